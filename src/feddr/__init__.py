@@ -1,0 +1,68 @@
+"""feddr: one model from data that stays with its owners, sparse or constrained if it must be.
+
+minimise F(x) = sum_i w_i f_i(x) + g(x) with FedDR and the methods that people compare it with. Everything below is
+imported when it is first used, so that ``import feddr`` and ``feddr --help`` do not wait for JAX.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from feddr import datasets, local, models, plots, prox, sampling
+    from feddr.algorithms import FedAvg, FedDR, FedPD, FedProx, FedSplit, Scaffold
+    from feddr.data import FederatedData
+    from feddr.engines.reference import reference
+    from feddr.engines.result import Result
+    from feddr.engines.rounds import DivergedError
+    from feddr.engines.simulate import simulate
+    from feddr.history import History
+    from feddr.problem import Problem
+
+_HOMES = {
+    "feddr.algorithms": ("FedAvg", "FedDR", "FedPD", "FedProx", "FedSplit", "Scaffold"),
+    "feddr.data": ("FederatedData",),
+    "feddr.engines.reference": ("reference",),
+    "feddr.engines.result": ("Result",),
+    "feddr.engines.rounds": ("DivergedError",),
+    "feddr.engines.simulate": ("simulate",),
+    "feddr.history": ("History",),
+    "feddr.problem": ("Problem",),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+_MODULES = ("datasets", "local", "models", "plots", "prox", "sampling")
+
+__all__ = [
+    "DivergedError",
+    "FedAvg",
+    "FedDR",
+    "FedPD",
+    "FedProx",
+    "FedSplit",
+    "FederatedData",
+    "History",
+    "Problem",
+    "Result",
+    "Scaffold",
+    "datasets",
+    "local",
+    "models",
+    "plots",
+    "prox",
+    "reference",
+    "sampling",
+    "simulate",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return import_module(f"feddr.{name}")
+    if name in _HOME_OF:
+        return getattr(import_module(_HOME_OF[name]), name)
+    raise AttributeError(f"module 'feddr' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, "__version__"])

@@ -1,0 +1,14 @@
+"""The methods, each as pure rules in a file of its own.
+
+Adding one is a file, its test and a line here.
+"""
+
+from feddr.algorithms.algorithm import Algorithm, Uploads, check
+from feddr.algorithms.fedavg import FedAvg
+from feddr.algorithms.feddr import FedDR
+from feddr.algorithms.fedpd import FedPD
+from feddr.algorithms.fedprox import FedProx
+from feddr.algorithms.fedsplit import FedSplit
+from feddr.algorithms.scaffold import Scaffold
+
+__all__ = ["Algorithm", "FedAvg", "FedDR", "FedPD", "FedProx", "FedSplit", "Scaffold", "Uploads", "check"]

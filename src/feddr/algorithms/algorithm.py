@@ -1,0 +1,86 @@
+"""What an algorithm is: pure rules from state to state, written for one client."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
+
+from feddr.local import Solution, Subproblem
+from feddr.problem import Problem
+from feddr.prox import Zero
+from feddr.sampling import Full, Sampling
+from feddr.tree import Tree
+
+Prox = Callable[[Tree, float], Tree]
+"""From (x, eta) to prox_{eta g}(x)."""
+
+
+class Uploads(NamedTuple):
+    """What the server knows of a round.
+
+    Parameters
+    ----------
+    sum
+        Sum over the active clients of w_i * upload_i, in float64.
+    weight
+        Sum of w_i over the active clients.
+    joined
+        Sum of w_i over those heard from for the first time.
+    """
+
+    sum: Tree
+    weight: float
+    joined: float
+
+
+class Algorithm(Protocol):
+    """The rules of a method.
+
+    An engine calls them in this order and owns everything else: loop, randomness, clock, data.
+
+    States are named tuples. The server's has a field ``xbar``, the global model, where every metric is evaluated; a
+    client's that has a field ``x`` has a model of its own. The server's state is kept in float64, a client's in the
+    precision of the run.
+    """
+
+    @property
+    def composite(self) -> bool:
+        """Whether the method handles g other than zero."""
+
+    @property
+    def partial(self) -> bool:
+        """Whether the method works when only some clients take part in a round."""
+
+    @property
+    def full_start(self) -> bool:
+        """Whether every client takes part in a start-up round before the first one."""
+
+    @property
+    def mean_gradient(self) -> bool:
+        """Whether ``finish`` needs the mean of the gradients that the local solver computed."""
+
+    def server(self, x0: Tree, /) -> Any:
+        """Return the server's first state."""
+
+    def broadcast(self, s: Any, /) -> Tree:
+        """Return what the server sends to each active client."""
+
+    def client(self, x0: Tree, message: Tree, /) -> Any:
+        """Return a client's state when it receives its first message."""
+
+    def subproblem(self, c: Any, message: Tree, /) -> Subproblem:
+        """Return what the client has to solve."""
+
+    def finish(self, c: Any, message: Tree, sub: Subproblem, solution: Solution, /) -> tuple[Any, Tree]:
+        """Return the client's next state and what it sends to the server."""
+
+    def aggregate(self, s: Any, uploads: Uploads, prox: Prox, /) -> Any:
+        """Return the server's next state."""
+
+
+def check(algorithm: Algorithm, problem: Problem, sampling: Sampling) -> None:
+    """Refuse a regulariser or a sampling scheme that the algorithm cannot handle."""
+    name = type(algorithm).__name__
+    sampling.check(problem.data.num_clients)
+    if not algorithm.composite and not isinstance(problem.regulariser, Zero):
+        raise ValueError(f"{name} has no composite step, got g={problem.g}; use FedDR, or g=None.")
+    if not algorithm.partial and not isinstance(sampling, Full):
+        raise ValueError(f"{name} needs every client in every round, got {sampling}; use FedDR, or Full().")

@@ -1,0 +1,49 @@
+"""FedAvg: local training and averaging (McMahan, Moore, Ramage, Hampson and Aguera y Arcas 2017)."""
+
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+from feddr import tree
+from feddr.algorithms.algorithm import Prox, Uploads
+from feddr.local import Solution, Subproblem
+from feddr.tree import Tree
+
+
+class Server(NamedTuple):
+    """State of the server: the model."""
+
+    xbar: Tree
+
+
+@dataclass(frozen=True)
+class FedAvg:
+    """Each active client minimises f_i from xbar; xbar := sum over active of w_i x_i / sum over active of w_i.
+
+    References
+    ----------
+    H. B. McMahan, E. Moore, D. Ramage, S. Hampson, B. Aguera y Arcas. Communication-Efficient Learning of Deep Networks
+    from Decentralized Data. AISTATS 2017.
+    """
+
+    composite: ClassVar[bool] = False
+    partial: ClassVar[bool] = True
+    full_start: ClassVar[bool] = False
+    mean_gradient: ClassVar[bool] = False
+
+    def server(self, x0: Tree) -> Server:
+        return Server(x0)
+
+    def broadcast(self, s: Server) -> Tree:
+        return s.xbar
+
+    def client(self, x0: Tree, xbar: Tree) -> None:
+        """Return nothing: a client keeps nothing from one round to the next."""
+
+    def subproblem(self, c: None, xbar: Tree) -> Subproblem:
+        return Subproblem(start=xbar)
+
+    def finish(self, c: None, xbar: Tree, sub: Subproblem, solution: Solution) -> tuple[None, Tree]:
+        return None, solution.x
+
+    def aggregate(self, s: Server, uploads: Uploads, prox: Prox) -> Server:
+        return Server(tree.scale(1.0 / uploads.weight, uploads.sum))

@@ -1,0 +1,27 @@
+"""Compiled code kept between runs, so that only the first run of a kind waits for the compiler."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+SWITCH = "FEDDR_COMPILATION_CACHE"
+
+
+def folder() -> Path | None:
+    """Return where compiled code is kept: $FEDDR_COMPILATION_CACHE, else the user's cache folder; None for "off"."""
+    chosen = os.environ.get(SWITCH)
+    if chosen is not None:
+        return None if chosen in ("", "0", "off") else Path(chosen)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "feddr" / "compiled"
+
+
+def enable() -> None:
+    """Let JAX keep compiled code, unless the user has told it where already or has switched it off."""
+    import jax
+
+    config: Any = jax.config
+    place = folder()
+    if place is None or config.jax_compilation_cache_dir:
+        return
+    config.update("jax_compilation_cache_dir", str(place))
+    config.update("jax_persistent_cache_min_compile_time_secs", 0.1)

@@ -1,0 +1,94 @@
+"""From a config to what it describes: the problem, and the runs on it."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from feddr.config.parts import ConfigError, Part, target
+from feddr.config.schema import Config
+
+if TYPE_CHECKING:
+    from feddr.algorithms import Algorithm
+    from feddr.local import LocalSolver
+    from feddr.problem import Problem
+    from feddr.sampling import Sampling
+
+
+class Run(NamedTuple):
+    """What ``feddr.simulate`` needs for one method."""
+
+    label: str
+    algorithm: "Algorithm"
+    local: "LocalSolver"
+    sampling: "Sampling"
+
+
+def build(config: Config) -> "tuple[Problem, tuple[Run, ...]]":
+    """Return the problem and the runs of a config, checked against each other.
+
+    Raises
+    ------
+    ConfigError
+        With the part that refuses its arguments, or that does not go with the others.
+    """
+    from feddr.algorithms import check
+
+    # What is cheap comes first: a wrong step size is refused before the data are made.
+    runs = tuple(
+        Run(
+            method.label,
+            _make("algorithm", method.algorithm, method.label),
+            _make("local", method.local or config.local),
+            _make("sampling", method.sampling or config.sampling),
+        )
+        for method in config.algorithms
+    )
+    problem = _problem(config)
+    for run in runs:
+        try:
+            check(run.algorithm, problem, run.sampling)
+        except ValueError as error:
+            raise ConfigError(f"algorithm {run.label}: {error}") from None
+    return problem, runs
+
+
+def _problem(config: Config) -> "Problem":
+    import jax
+
+    from feddr.problem import Problem
+
+    model, g, data = _make("model", config.model), _make("g", config.g), _make("data", config.data)
+    try:
+        problem = Problem.classification(model, data, g=g, weights=config.weights, seed=config.init_seed)
+    except TypeError as error:  # how JAX refuses arrays whose shapes do not go together
+        shape = data.train.samples["x"].shape[1:]
+        reason = str(error).splitlines()[0]
+        raise ConfigError(f"model {config.model.name} does not fit samples of shape {shape}: {reason}") from None
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
+    if config.g is not None:
+        try:
+            jax.eval_shape(g.prox, problem.init, 1.0)
+        except ValueError as error:
+            raise ConfigError(f"g {config.g.name}: {error}") from None
+    return problem
+
+
+def _make(kind: str, part: Part | None, label: str = "") -> Any:
+    """Call what the part names with its arguments, in which parts and tables of parts are made first."""
+    if part is None:
+        return None
+    arguments = {key: _argument(kind, value) for key, value in part.arguments.items()}
+    try:
+        if "leave" in arguments:
+            from feddr.prox import leave
+
+            arguments["mask"] = leave(*arguments.pop("leave"))
+        return target(kind, part.name)(**arguments)
+    except ValueError as error:
+        raise ConfigError(f"{kind} {label or part.name}: {error}") from None
+
+
+def _argument(kind: str, value: Any) -> Any:
+    if isinstance(value, Part):
+        return _make(kind, value)
+    return {key: _argument(kind, entry) for key, entry in value.items()} if isinstance(value, Mapping) else value

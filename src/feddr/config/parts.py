@@ -1,0 +1,123 @@
+"""Parts: the only table from names to classes, and the check of a part's arguments against a signature."""
+
+import difflib
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, get_args, get_origin
+
+from feddr.config import toml
+
+if TYPE_CHECKING:
+    from feddr.local import Optax
+
+TABLE: Mapping[str, tuple[str, Sequence[str]]] = {
+    "data": ("feddr.datasets", ["synthetic", "synthetic_iid"]),
+    "model": ("feddr.models", ["linear", "mlp", "softmax"]),
+    "g": (
+        "feddr.prox",
+        [
+            *("Box", "ElasticNet", "GroupL2", "L1", "L1Ball", "L2", "L2Ball", "LInf", "NonNegative", "Nuclear"),
+            *("Parts", "Scaled", "Simplex", "SquaredL2", "Translated", "Zero"),
+        ],
+    ),
+    "algorithm": ("feddr.algorithms", ["FedAvg", "FedDR", "FedPD", "FedProx", "FedSplit", "Scaffold"]),
+    "local": ("feddr.local", ["Accelerated", "Optax", "SGD"]),
+    "sampling": ("feddr.sampling", ["DoublyUniform", "Full", "Independent", "Partitioned", "Systematic", "Uniform"]),
+}
+"""For each kind of part, the module and the names in it."""
+
+OPTIMISERS = ("adabelief", "adagrad", "adam", "adamw", "lion", "nadam", "radam", "rmsprop", "sgd", "yogi")
+"""The optimisers of optax that a config may name."""
+
+
+class ConfigError(ValueError):
+    """A config asks for something that cannot be done; the message is one line that names the key."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """A function or class by name, and its arguments."""
+
+    name: str
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+
+
+def target(kind: str, name: str) -> Callable[..., Any]:
+    """Return the function or class of this name."""
+    if (kind, name) == ("local", "Optax"):
+        return _optax
+    found: Callable[..., Any] = getattr(import_module(TABLE[kind][0]), name)
+    return found
+
+
+def settings(kind: str, name: str) -> dict[str, inspect.Parameter]:
+    """Return the settings of the function or class of this name."""
+    found = dict(inspect.signature(target(kind, name)).parameters)
+    if found.pop("mask", None):  # a function or a tree of arrays, neither of which TOML has
+        keyword = inspect.Parameter.KEYWORD_ONLY
+        found["leave"] = inspect.Parameter("leave", keyword, default=(), annotation=Sequence[str])
+    return found
+
+
+def check_name(key: str, kind: str, table: Any) -> None:
+    """Refuse what is not a table with a name that is known."""
+    names = TABLE[kind][1]
+    if not isinstance(table, dict):
+        raise ConfigError(f"{key} must be a table with a name, got {toml.text(table)}.")
+    if "name" not in table:
+        raise ConfigError(f"{key}.name is missing; it is one of {', '.join(names)}.")
+    if table["name"] not in names:
+        got = toml.text(table["name"])
+        raise ConfigError(f"{key}.name must be one of {', '.join(names)}, got {got}.{hint(str(table['name']), names)}")
+
+
+def part(key: str, kind: str, table: Any) -> Part:
+    """Check a table against the signature that it names."""
+    check_name(key, kind, table)
+    name, known = table["name"], settings(kind, table["name"])
+    for setting in table:
+        if setting != "name" and setting not in known:
+            has = ", ".join(known) or "none"
+            raise ConfigError(f"{key}.{setting} is not a setting of {name}; it has {has}.{hint(setting, known)}")
+    arguments = {}
+    for setting, parameter in known.items():
+        if setting in table:
+            arguments[setting] = argument(f"{key}.{setting}", table[setting], parameter.annotation)
+        elif parameter.default is parameter.empty:
+            raise ConfigError(f"{key}.{setting} is missing; {name} needs it.")
+    return Part(name, arguments)
+
+
+def argument(key: str, value: Any, annotation: Any) -> Any:
+    """Return a value as its annotation asks for; a regulariser within a regulariser is a part of its own."""
+    if getattr(annotation, "__name__", None) == "Regulariser":
+        return part(key, "g", value)
+    if get_origin(annotation) is Mapping:
+        if not isinstance(value, dict):
+            raise ConfigError(f"{key} must be a table of tables, got {toml.text(value)}.")
+        return {name: argument(f"{key}.{name}", entry, get_args(annotation)[1]) for name, entry in value.items()}
+    try:
+        return toml.convert(value, annotation)
+    except toml.MismatchError as error:
+        raise ConfigError(f"{key} {error}.") from None
+
+
+def hint(word: str, words: Iterable[str]) -> str:
+    """Return a question, if one of the words may have been meant."""
+    spelling = {known.casefold(): known for known in words}
+    close = difflib.get_close_matches(word.casefold(), spelling, 1)
+    return f" Did you mean {spelling[close[0]]}?" if close else ""
+
+
+def _optax(optimiser: str, lr: float, epochs: int = 1, batch_size: int | None = 10) -> "Optax":
+    import optax
+
+    from feddr.local import Optax
+
+    if optimiser not in OPTIMISERS:
+        raise ValueError(f"optimiser must be one of {', '.join(OPTIMISERS)}, got {optimiser!r}.")
+    if not 0 < lr < float("inf"):
+        raise ValueError(f"lr must be positive, got {lr}.")
+    return Optax(getattr(optax, optimiser)(lr), epochs, batch_size)

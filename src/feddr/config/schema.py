@@ -1,0 +1,135 @@
+"""A config as frozen dataclasses, from TOML and back."""
+
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, Literal
+
+from feddr.config import toml
+from feddr.config.labels import OWN, check_file_name, entries, labels
+from feddr.config.overrides import override
+from feddr.config.parts import TABLE, ConfigError, Part, argument, check_name, hint, part, settings
+
+FULL = Part("Full")
+
+
+@dataclass(frozen=True)
+class Method:
+    """An algorithm under a label, with the local solver and the sampling of its own, where it has them."""
+
+    label: str
+    algorithm: Part
+    local: Part | None = None
+    sampling: Part | None = None
+
+
+@dataclass(frozen=True)
+class Config:
+    """An experiment in names and numbers.
+
+    Parameters
+    ----------
+    name
+        The folder of its results.
+    data, model, algorithms, g, local, sampling
+        What to run; an algorithm may have a local solver and a sampling of its own.
+    init_seed
+        Draws the start of the model.
+    weights
+        Of the clients, as in ``feddr.Problem``.
+    rounds, seed, precision, evaluate_every, personal
+        As in ``feddr.simulate``.
+    """
+
+    name: str
+    rounds: int
+    data: Part
+    model: Part
+    algorithms: tuple[Method, ...]
+    g: Part | None = None
+    local: Part | None = None
+    sampling: Part = FULL
+    seed: int = 0
+    init_seed: int = 0
+    weights: Literal["uniform", "samples"] = "uniform"
+    precision: Literal["float32", "float64"] = "float32"
+    evaluate_every: int = 10
+    personal: bool = False
+
+
+SHARED = [kind for kind in TABLE if kind != "algorithm"]
+SCALARS = {entry.name: entry.type for entry in fields(Config) if entry.name not in (*SHARED, "algorithms")}
+
+
+def load(path: str | Path, overrides: Iterable[str] = ()) -> Config:
+    """Read a config from a file, with overrides such as ``rounds=5`` or ``algorithm.FedDR.eta=10``."""
+    try:
+        raw = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ConfigError(f"{path}: no such file.") from None
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read, {error.strerror}.") from None
+    except UnicodeDecodeError:
+        raise ConfigError(f"{path}: not a text in UTF-8.") from None
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{path}: not TOML, {error}.") from None
+    return parse(override(raw, overrides))
+
+
+def parse(raw: Mapping[str, Any]) -> Config:
+    """Check the keys, the names and the types of a config, and fill in its defaults."""
+    known = [*SCALARS, *TABLE]
+    for key in raw:
+        if key not in known:
+            raise ConfigError(f"{key} is not a setting of an experiment; it has {', '.join(known)}.{hint(key, known)}")
+    for key in ("name", "rounds", "data", "model", "algorithm"):
+        if key not in raw:
+            raise ConfigError(f"{key} is missing; every experiment needs it.")
+    scalars = {key: argument(key, raw[key], SCALARS[key]) for key in SCALARS if key in raw}
+    check_file_name("name", scalars["name"])
+    for key, least in (("rounds", 0), ("seed", 0), ("init_seed", 0), ("evaluate_every", 1)):
+        if scalars.get(key, least) < least:
+            raise ConfigError(f"{key} must be at least {least}, got {scalars[key]}.")
+
+    tables = entries(raw)
+    names = labels(tables)
+    keys = ["algorithm" if len(tables) == 1 else f"algorithm.{name}" for name in names]
+    if "local" not in raw and not all("local" in table for table in tables):
+        raise ConfigError(f"local is missing; its name is one of {', '.join(TABLE['local'][1])}.")
+    # All names before any argument: names need no imports, so that a wrong one is reported at once.
+    own = [(f"{key}.{kind}", kind, t[kind]) for key, t in zip(keys, tables, strict=True) for kind in OWN if kind in t]
+    for key, kind, table in [(kind, kind, raw[kind]) for kind in SHARED if kind in raw] + own:
+        check_name(key, kind, table)
+
+    parts: dict[str, Any] = {kind: part(kind, kind, raw[kind]) for kind in SHARED if kind in raw}
+    if "seed" in settings("data", parts["data"].name):
+        parts["data"] = Part(parts["data"].name, {"seed": scalars.get("seed", 0), **parts["data"].arguments})
+    methods = tuple(_method(*triple) for triple in zip(keys, names, tables, strict=True))
+    return Config(**scalars, **parts, algorithms=methods)
+
+
+def dumps(config: Config) -> str:
+    """Return the config as TOML, from which ``parse`` makes the same config."""
+    lines = toml.lines({key: getattr(config, key) for key in SCALARS})
+    for kind in SHARED:
+        if getattr(config, kind) is not None:
+            lines += ["", f"[{kind}]", *toml.lines(_plain(getattr(config, kind)))]
+    for method in config.algorithms:
+        label = {} if method.label == method.algorithm.name else {"label": method.label}
+        own = {kind: _plain(getattr(method, kind)) for kind in OWN if getattr(method, kind) is not None}
+        lines += ["", "[[algorithm]]", *toml.lines({**_plain(method.algorithm), **label, **own})]
+    return "\n".join(lines) + "\n"
+
+
+def _method(key: str, label: str, table: Mapping[str, Any]) -> Method:
+    own = {kind: part(f"{key}.{kind}", kind, table[kind]) for kind in OWN if kind in table}
+    rest = {setting: value for setting, value in table.items() if setting not in ("label", *OWN)}
+    return Method(label, part(key, "algorithm", rest), **own)
+
+
+def _plain(value: Any) -> Any:
+    """Return a part as the table that it came from."""
+    if isinstance(value, Part):
+        return {"name": value.name, **_plain(value.arguments)}
+    return {key: _plain(entry) for key, entry in value.items()} if isinstance(value, Mapping) else value

@@ -1,0 +1,133 @@
+"""Metrics at xbar, and apart from them those of the clients' own models, in compiled passes over the samples."""
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from feddr import precision, tree
+from feddr.data import Part
+from feddr.problem import Problem, gradient_mapping
+from feddr.tree import Tree
+
+CHUNK = 1024
+"""Samples in a step of a pass."""
+
+
+class Sums(NamedTuple):
+    """Sums over samples: weighted loss, loss, right predictions."""
+
+    weighted: Any
+    loss: Any
+    correct: Any
+
+
+class Evaluator:
+    """Evaluates models on a problem.
+
+    Parameters
+    ----------
+    problem
+        The problem; its samples are put on the device once.
+    dtype
+        Precision of the passes.
+    """
+
+    def __init__(self, problem: Problem, dtype: Any) -> None:
+        self.problem, self.dtype = problem, np.dtype(dtype)
+        train, test = problem.data.train, problem.data.test
+        self._train = self._load(train, problem.sample_weights)
+        self._test = None if test is None else self._load(test, np.zeros(test.num_samples))
+        self._pass = jax.jit(self._trace, static_argnames="gradient")
+        self._g = jax.jit(problem.regulariser.value)
+
+    @property
+    def samples(self) -> Tree:
+        """The training samples on the device."""
+        return self._train[0]
+
+    def at(self, xbar: Tree) -> dict[str, float]:
+        """Return F, f, g, the losses and accuracies, the gradient mapping and the sparsity at xbar."""
+        x = tree.cast(xbar, self.dtype)
+        with precision.scope(self.dtype):
+            n = self.problem.data.train.num_samples
+            sums, gradient = self._pass(x, *self._train, 0, n, gradient=True)
+            f, g = float(sums.weighted), float(self._g(x))
+            mapping = gradient_mapping(self.problem.regulariser, x, tree.map(np.asarray, gradient), 1.0)
+        zeros = sum(int(np.sum(leaf == 0)) for leaf in tree.leaves(x))
+        return {
+            "F": f + g,
+            "f": f,
+            "g": g,
+            "train_loss": float(sums.loss) / n,
+            "train_accuracy": self._share(sums, n),
+            "test_accuracy": self._test_accuracy(x),
+            "gradient_mapping": tree.norm(mapping),
+            "sparsity": zeros / tree.size(x),
+        }
+
+    def personal(self, models: Iterable[tuple[int, Tree]]) -> dict[str, float]:
+        """Return the means over (client, its own model) on the client's own samples."""
+        train, test = self.problem.data.train, self.problem.data.test
+        loss = correct = samples = test_correct = test_samples = 0.0
+        for client, model in models:
+            x = tree.cast(model, self.dtype)
+            sums = self._over(x, self._train, train, client)
+            loss, correct, samples = loss + sums.loss, correct + sums.correct, samples + train.sizes[client]
+            if test is not None and self._test is not None:
+                test_correct += self._over(x, self._test, test, client).correct
+                test_samples += test.sizes[client]
+        accuracy = self.problem.correct is not None
+        return {
+            "personal_train_loss": float(loss / samples) if samples else np.nan,
+            "personal_train_accuracy": float(correct / samples) if accuracy and samples else np.nan,
+            "personal_test_accuracy": float(test_correct / test_samples) if accuracy and test_samples else np.nan,
+        }
+
+    def _test_accuracy(self, x: Tree) -> float:
+        test = self.problem.data.test
+        if test is None or self._test is None or not test.num_samples:
+            return float("nan")
+        with precision.scope(self.dtype):
+            sums, _ = self._pass(x, *self._test, 0, test.num_samples)
+            return self._share(sums, test.num_samples)
+
+    def _share(self, sums: Sums, n: int) -> float:
+        return float("nan") if self.problem.correct is None else float(sums.correct) / n
+
+    def _over(self, x: Tree, loaded: tuple[Tree, Any], part: Part, client: int) -> Sums:
+        with precision.scope(self.dtype):
+            sums, _ = self._pass(x, *loaded, int(part.offsets[client]), int(part.offsets[client + 1]))
+            return Sums(*(float(value) for value in sums))
+
+    def _load(self, part: Part, weights: Any) -> tuple[Tree, Any]:
+        with precision.scope(self.dtype):
+            samples = jax.device_put(precision.samples(part.samples, self.dtype))
+            return samples, jax.device_put(np.asarray(weights, self.dtype))
+
+    def _trace(
+        self, x: Tree, samples: Tree, weights: Any, start: Any, stop: Any, gradient: bool = False
+    ) -> tuple[Sums, Tree | None]:
+        """Return the sums over the rows from start to stop and, if wanted, the gradient of the weighted loss."""
+
+        def chunk(x: Tree, first: Any) -> tuple[jax.Array, Sums]:
+            row = first + jnp.arange(CHUNK, dtype=jnp.int32)
+            used, row = row < stop, jnp.minimum(row, stop - 1)
+            batch = tree.map(lambda a: a[row], samples)
+            losses = jnp.where(used, self.problem.loss(x, batch), 0)
+            right = used & self.problem.correct(x, batch) if self.problem.correct is not None else jnp.zeros(CHUNK)
+            weighted = jnp.dot(weights[row], losses)
+            return weighted, Sums(weighted, jnp.sum(losses), jnp.sum(right, dtype=losses.dtype))
+
+        def step(j: Any, total: tuple[Sums, Tree | None]) -> tuple[Sums, Tree | None]:
+            first = start + j * CHUNK
+            if gradient:
+                (_, sums), slope = jax.value_and_grad(chunk, has_aux=True)(x, first)
+                return tree.add(total, (sums, slope))
+            return tree.add(total, (chunk(x, first)[1], None))
+
+        zero = jnp.zeros((), self.dtype)
+        total = (Sums(zero, zero, zero), tree.map(jnp.zeros_like, x) if gradient else None)
+        return jax.lax.fori_loop(0, -(-(stop - start) // CHUNK), step, total)

@@ -1,0 +1,114 @@
+"""What every engine does alike: randomness by (seed, client, update), weighted sums, bytes, the shape of a result."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+import numpy as np
+
+from feddr import precision, tree
+from feddr.algorithms import Uploads
+from feddr.algorithms.algorithm import Prox
+from feddr.history import Row
+from feddr.prox import Regulariser
+from feddr.tree import Tree
+
+
+class DivergedError(FloatingPointError):
+    """A run met a NaN or an infinity."""
+
+
+@dataclass
+class State:
+    """Everything that changes while a run goes on.
+
+    Parameters
+    ----------
+    server
+        The algorithm's server state, float64.
+    clients
+        The algorithm's state of each client that has taken part, by client.
+    updates
+        How many updates each of them has made.
+    """
+
+    server: Any
+    clients: dict[int, Any] = field(default_factory=dict)
+    updates: dict[int, int] = field(default_factory=dict)
+    bytes_up: int = 0
+    bytes_down: int = 0
+    local_steps: int = 0
+    prox_error: float = float("nan")
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What a callback sees after each round; ``row`` is there when the round was evaluated."""
+
+    round: int
+    rounds: int
+    state: State
+    row: Row | None
+
+
+Callback = Callable[[Progress], bool | None]
+"""Called after each round; returning True ends the run there, with a last evaluation."""
+
+_CLIENT, _SAMPLING = 0, 1
+
+
+def client_rng(seed: int, client: int, update: int) -> np.random.Generator:
+    """Return the randomness of a client's k-th update: the same in every engine, order and thread."""
+    return np.random.default_rng([_CLIENT, seed, client, update])
+
+
+def sampling_rng(seed: int, round_: int) -> np.random.Generator:
+    """Return the randomness that draws the active clients of a round."""
+    return np.random.default_rng([_SAMPLING, seed, round_])
+
+
+def gather(uploads: Iterable[tuple[float, bool, Tree]]) -> Uploads:
+    """Add up (w_i, whether the client is new, upload_i) in float64, in the given order."""
+    total, weight, joined = None, 0.0, 0.0
+    for w, new, upload in uploads:
+        scaled = tree.map(lambda a, w=w: w * np.asarray(a, np.float64), upload)
+        total = scaled if total is None else tree.add(total, scaled)
+        weight += w
+        joined += w if new else 0.0
+    return Uploads(total, weight, joined)
+
+
+def server_prox(g: Regulariser) -> Prox:
+    """Return prox_{eta g} on the server's float64 arrays, compiled."""
+    compiled = jax.jit(g.prox)
+
+    def prox(x: Tree, eta: float) -> Tree:
+        with precision.scope(np.float64):
+            return tree.map(np.asarray, compiled(x, eta))
+
+    return prox
+
+
+def wire_bytes(message: Tree, dtype: Any) -> int:
+    """Return the bytes of a message whose numbers travel as dtype."""
+    return tree.size(message) * int(np.dtype(dtype).itemsize)
+
+
+def check_finite(upload: Tree, client: int, round_: int, local: Any, algorithm: Any) -> None:
+    """Stop a run whose client sends a NaN or an infinity."""
+    if not all(np.all(np.isfinite(leaf)) for leaf in tree.leaves(upload)):
+        raise DivergedError(
+            f"Client {client} sent a number that is not finite in round {round_}. The local steps are probably "
+            f"too long: lower the learning rate of {local}, or the eta of {algorithm}; else look at its samples."
+        )
+
+
+def check_settings(rounds: int, evaluate_every: int, seed: int) -> None:
+    """Refuse numbers of rounds that cannot be run."""
+    if rounds < 0:
+        raise ValueError(f"rounds must be at least 0, got {rounds}.")
+    if evaluate_every < 1:
+        raise ValueError(f"evaluate_every must be at least 1, got {evaluate_every}.")
+    if seed < 0:
+        raise ValueError(f"seed must be at least 0, got {seed}.")

@@ -1,0 +1,117 @@
+"""The record of a run: one row for each evaluation, always at xbar."""
+
+import csv
+import math
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+NAN = math.nan
+
+
+@dataclass(frozen=True)
+class Row:
+    """The state of a run at an evaluation; counters count from the start, NaN stands for "not measured".
+
+    Parameters
+    ----------
+    round
+        Rounds completed.
+    time
+        Virtual time, where the engine has a clock.
+    wall_time
+        Seconds since the start, compilation and evaluations included.
+    bytes_up, bytes_down
+        Sent by all clients to the server, and by the server to all clients.
+    F, f, g
+        F(xbar) = f(xbar) + g(xbar), with f = sum_i w_i f_i.
+    train_loss, train_accuracy, test_accuracy
+        Means over all samples of all clients at xbar.
+    gradient_mapping
+        Norm of G_1(xbar), which is the gradient of f where g = 0, for every algorithm alike.
+    sparsity
+        Share of the entries of xbar that are exactly zero.
+    local_steps
+        Gradients computed by the local solvers.
+    prox_error
+        The largest certified distance to an exact prox since the last row; NaN where the solver certifies none.
+    personal_train_loss, personal_train_accuracy, personal_test_accuracy
+        The same means with each client's own model on its own samples, over the clients that have taken part. They
+        belong to another question than those at xbar and must not be compared with them.
+    """
+
+    round: int
+    time: float = NAN
+    wall_time: float = NAN
+    bytes_up: int = 0
+    bytes_down: int = 0
+    F: float = NAN
+    f: float = NAN
+    g: float = NAN
+    train_loss: float = NAN
+    train_accuracy: float = NAN
+    test_accuracy: float = NAN
+    gradient_mapping: float = NAN
+    sparsity: float = NAN
+    local_steps: int = 0
+    prox_error: float = NAN
+    personal_train_loss: float = NAN
+    personal_train_accuracy: float = NAN
+    personal_test_accuracy: float = NAN
+
+
+COLUMNS = tuple(column.name for column in fields(Row))
+COUNTERS = {"round", "bytes_up", "bytes_down", "local_steps"}
+
+
+@dataclass
+class History:
+    """The rows of a run, oldest first."""
+
+    rows: list[Row] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @property
+    def last(self) -> Row:
+        """The newest row."""
+        return self.rows[-1]
+
+    def column(self, name: str) -> list[float]:
+        """Return the values of one column."""
+        if name not in COLUMNS:
+            raise ValueError(f"A history has the columns {', '.join(COLUMNS)}, got {name!r}.")
+        return [getattr(row, name) for row in self.rows]
+
+    def to_pandas(self) -> "pd.DataFrame":
+        """Return a table with one row for each evaluation."""
+        import pandas as pd
+
+        return pd.DataFrame([asdict(row) for row in self.rows], columns=list(COLUMNS))
+
+    def to_csv(self, path: str | Path) -> None:
+        """Write a CSV file from which ``from_csv`` reads the same numbers."""
+        with open(path, "w", newline="", encoding="utf-8") as file:
+            writer = csv.DictWriter(file, COLUMNS)
+            writer.writeheader()
+            writer.writerows(asdict(row) for row in self.rows)
+
+    @classmethod
+    def from_csv(cls, path: str | Path) -> "History":
+        """Read what ``to_csv`` wrote."""
+        with open(path, newline="", encoding="utf-8") as file:
+            reader = csv.DictReader(file)
+            if tuple(reader.fieldnames or ()) != COLUMNS:
+                raise ValueError(f"{path} is not a history: its first line must be {','.join(COLUMNS)}.")
+            rows = []
+            for number, line in enumerate(reader, start=2):
+                try:
+                    values: dict[str, Any] = {k: int(v) if k in COUNTERS else float(v) for k, v in line.items()}
+                    rows.append(Row(**values))
+                except (TypeError, ValueError) as error:
+                    raise ValueError(f"{path}, line {number} is not a row of a history: {error}.") from None
+        return cls(rows)

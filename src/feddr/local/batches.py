@@ -1,0 +1,30 @@
+"""Random batches over epochs: each sample once in an epoch, the last batch holding what is left."""
+
+import numpy as np
+
+from feddr.local.solver import Batches
+
+
+def check(epochs: int, batch_size: int | None) -> None:
+    """Refuse epochs or batch sizes below one."""
+    if epochs < 1:
+        raise ValueError(f"epochs must be at least 1, got {epochs}.")
+    if batch_size is not None and batch_size < 1:
+        raise ValueError(f"batch_size must be at least 1, got {batch_size}; None takes all samples in every step.")
+
+
+def num_steps(size: int, epochs: int, batch_size: int | None) -> int:
+    """Return the number of batches in ``epochs`` passes over ``size`` samples."""
+    return epochs * (1 if batch_size is None else -(-size // batch_size))
+
+
+def shuffled(size: int, epochs: int, batch_size: int | None, rng: np.random.Generator) -> Batches | None:
+    """Return the rows of each batch: a new random order in each epoch."""
+    if batch_size is None:
+        return None
+    per_epoch = num_steps(size, 1, batch_size)
+    rows = np.zeros((epochs, per_epoch * batch_size), np.int32)
+    rows[:, :size] = rng.permuted(np.tile(np.arange(size, dtype=np.int32), (epochs, 1)), axis=1)
+    used = np.full(per_epoch, batch_size, np.int32)
+    used[-1] = size - (per_epoch - 1) * batch_size
+    return Batches(rows.reshape(-1, batch_size), np.tile(used, epochs))

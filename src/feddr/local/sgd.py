@@ -1,0 +1,64 @@
+"""Stochastic gradient descent: the local solver of most experiments."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import jax.numpy as jnp
+import numpy as np
+
+from feddr import tree
+from feddr.local import batches
+from feddr.local.solver import Batches, State
+from feddr.local.subproblem import Curvature, Subproblem
+from feddr.tree import Tree
+
+
+@dataclass(frozen=True)
+class SGD:
+    """x := x - lr * grad phi(x) on random batches; with momentum, v := momentum * v + grad phi(x) and x := x - lr * v.
+
+    Parameters
+    ----------
+    lr
+        Step size.
+    epochs
+        Passes over the client's samples, each in a new random order.
+    batch_size
+        Samples in a step; the last batch of an epoch holds what is left, and its gradient is the mean over just those.
+        None takes all samples in every step.
+    momentum
+        Between 0 and 1; 0 for none. The velocity starts at zero in each local update.
+
+    Notes
+    -----
+    A fixed amount of work certifies no accuracy of the prox: the reported error is NaN.
+    """
+
+    lr: float
+    epochs: int = 1
+    batch_size: int | None = 10
+    momentum: float = 0.0
+
+    needs_curvature: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        if not 0 < self.lr < float("inf"):
+            raise ValueError(f"lr must be positive, got {self.lr}.")
+        if not 0 <= self.momentum < 1:
+            raise ValueError(f"momentum must be at least 0 and below 1, got {self.momentum}.")
+        batches.check(self.epochs, self.batch_size)
+
+    def num_steps(self, size: int) -> int:
+        return batches.num_steps(size, self.epochs, self.batch_size)
+
+    def batches(self, size: int, rng: np.random.Generator) -> Batches | None:
+        return batches.shuffled(size, self.epochs, self.batch_size, rng)
+
+    def init(self, sub: Subproblem, curvature: Curvature) -> State:
+        velocity = tree.map(jnp.zeros_like, sub.start) if self.momentum else None
+        return State(sub.start, velocity, error=jnp.nan, done=False)
+
+    def step(self, state: State, gradient: Tree) -> State:
+        velocity = tree.axpy(self.momentum, state.memory, gradient) if self.momentum else None
+        direction = gradient if velocity is None else velocity
+        return state._replace(point=tree.axpy(-self.lr, direction, state.point), memory=velocity)

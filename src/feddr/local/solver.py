@@ -1,0 +1,104 @@
+"""What a local solver is, and the one loop that runs it."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import NDArray
+
+from feddr import tree
+from feddr.local.subproblem import Curvature, Solution, Subproblem
+from feddr.tree import Tree
+
+
+class Batches(NamedTuple):
+    """The rows of a client's samples that each step uses: the first ``used[t]`` entries of ``rows[t]``."""
+
+    rows: NDArray[np.int32]
+    used: NDArray[np.int32]
+
+
+class State(NamedTuple):
+    """Where a solver stands.
+
+    Parameters
+    ----------
+    point
+        Where the next gradient is wanted; the result once the loop has ended.
+    memory
+        What the solver carries from step to step: momentum, moments, its own step size.
+    error
+        A bound on the distance from ``point`` to the exact minimiser, NaN where there is none.
+    done
+        Whether to stop before the last step.
+    """
+
+    point: Tree
+    memory: Any
+    error: Any
+    done: Any
+
+
+class LocalSolver(Protocol):
+    """A way to solve the subproblem: what is done with one gradient of phi.
+
+    A solver sees neither data nor loss. It says which rows each step uses, or that every step uses all of them.
+    """
+
+    @property
+    def batch_size(self) -> int | None:
+        """Rows in a step, None for all rows of the client."""
+
+    @property
+    def needs_curvature(self) -> bool:
+        """Whether ``init`` wants bounds on the Hessian of f_i."""
+
+    def num_steps(self, size: int) -> int:
+        """Return the number of steps, at most, for a client with ``size`` samples."""
+
+    def batches(self, size: int, rng: np.random.Generator) -> Batches | None:
+        """Return the rows of each step, None where every step uses all rows."""
+
+    def init(self, sub: Subproblem, curvature: Curvature) -> State:
+        """Return the first state."""
+
+    def step(self, state: State, gradient: Tree) -> State:
+        """Return the next state, given the gradient of phi at ``state.point``."""
+
+
+def solve(
+    solver: LocalSolver,
+    sub: Subproblem,
+    oracle: Callable[[Tree, Any], Tree],
+    steps: Any,
+    curvature: Curvature,
+    mean_gradient: bool,
+) -> Solution:
+    """Run ``solver`` on ``sub`` in one traceable loop.
+
+    Parameters
+    ----------
+    oracle
+        From (x, t) to the gradient of f_i at x on the rows of step t.
+    steps
+        The number of steps at most; it may be traced, so clients of all sizes share one compiled loop.
+    mean_gradient
+        Whether to return the mean of the gradients of f_i.
+    """
+
+    def unfinished(carry: tuple[Any, State, Tree]) -> Any:
+        t, state, _ = carry
+        return (t < steps) & jnp.logical_not(state.done)
+
+    def step(carry: tuple[Any, State, Tree]) -> tuple[Any, State, Tree]:
+        t, state, total = carry
+        gradient = oracle(state.point, t)
+        state = solver.step(state, sub.gradient(state.point, gradient))
+        return t + 1, state, tree.add(total, gradient) if mean_gradient else None
+
+    total = tree.map(jnp.zeros_like, sub.start) if mean_gradient else None
+    t, state, total = jax.lax.while_loop(unfinished, step, (jnp.int32(0), solver.init(sub, curvature), total))
+    mean = tree.map(lambda a: a / jnp.maximum(t, 1).astype(a.dtype), total) if mean_gradient else None
+    return Solution(state.point, t, state.error, mean)

@@ -1,0 +1,57 @@
+"""The one thing an algorithm may ask of a client.
+
+minimise over x:   phi(x) = f_i(x) + <v, x> + ||x - z||^2 / (2 eta),   started at s
+"""
+
+from typing import Any, NamedTuple
+
+from feddr import tree
+from feddr.tree import Tree
+
+
+class Subproblem(NamedTuple):
+    """minimise f_i(x) + <linear, x> + ||x - center||^2 / (2 eta), started at ``start``.
+
+    A missing ``center`` stands for 1/eta = 0, a missing ``linear`` for v = 0.
+    """
+
+    start: Tree
+    center: Tree | None = None
+    eta: float = float("inf")
+    linear: Tree | None = None
+
+    def gradient(self, x: Tree, gradient: Tree) -> Tree:
+        """Return the gradient of phi at x, given the gradient of f_i."""
+        if self.linear is not None:
+            gradient = tree.add(gradient, self.linear)
+        if self.center is not None:
+            gradient = tree.map(lambda d, a, z: d + (a - z) / self.eta, gradient, x, self.center)
+        return gradient
+
+
+class Solution(NamedTuple):
+    """What a local solver returns.
+
+    Parameters
+    ----------
+    x
+        The approximate minimiser.
+    steps
+        Number of gradients that were computed.
+    error
+        A bound on the distance to the exact minimiser; NaN where the solver certifies none.
+    gradient
+        Mean over the steps of the gradients of f_i that were computed; only where the algorithm asks for it.
+    """
+
+    x: Tree
+    steps: Any
+    error: Any
+    gradient: Tree | None = None
+
+
+class Curvature(NamedTuple):
+    """Bounds l <= L on the eigenvalues of the Hessian of f_i."""
+
+    lower: Any = float("nan")
+    upper: Any = float("nan")

@@ -1,0 +1,234 @@
+"""The problem: minimise F(x) = sum_i w_i f_i(x) + g(x)."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from feddr import precision, tree
+from feddr.data import FederatedData, Part
+from feddr.models import Model
+from feddr.prox import Regulariser, Zero
+from feddr.tree import Tree
+
+PerSample = Callable[[Tree, Any], jax.Array]
+"""From (parameters, batch of samples) to one number for each sample."""
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """minimise F(x) = sum_i w_i f_i(x) + g(x), where f_i is the mean loss over the samples of client i.
+
+    Parameters
+    ----------
+    loss
+        From (parameters, batch) to one value for each sample, in jax.numpy. A batch has the named arrays of the data.
+    data
+        The samples of each client.
+    init
+        The start x^0: any pytree of arrays.
+    g
+        A regulariser of ``feddr.prox``; None for g = 0.
+    weights
+        ``"uniform"`` (w_i = 1/n, the paper's theory), ``"samples"`` (w_i = n_i/N, the paper's experiments), or one
+        positive number for each client, which is scaled to sum to one.
+    correct
+        From (parameters, batch) to whether each sample is predicted rightly; needed for accuracies only.
+    curvature
+        Bounds (l, L) on the eigenvalues of the Hessian of every f_i, where they are known; certified local solvers
+        estimate them for each client otherwise.
+
+    Examples
+    --------
+    >>> import numpy as np, feddr
+    >>> clients = [{"x": np.eye(2), "y": np.array([1.0, 2.0])}, {"x": np.ones((1, 2)), "y": np.array([3.0])}]
+    >>> problem = feddr.Problem(
+    ...     loss=lambda params, batch: 0.5 * (batch["x"] @ params - batch["y"]) ** 2,
+    ...     data=feddr.FederatedData.from_clients(clients),
+    ...     init=np.zeros(2),
+    ... )
+    >>> problem.F(np.array([1.0, 2.0]))
+    0.0
+    """
+
+    loss: PerSample
+    data: FederatedData
+    init: Tree
+    g: Regulariser | None = None
+    weights: str | ArrayLike = "uniform"
+    correct: PerSample | None = None
+    curvature: tuple[float, float] | None = None
+
+    def __post_init__(self) -> None:
+        if not all(np.all(np.isfinite(leaf)) for leaf in tree.leaves(self.init)):
+            raise ValueError("The start must be finite, init holds a NaN or infinity.")
+        if self.curvature is not None and not self.curvature[0] <= self.curvature[1]:
+            raise ValueError(f"curvature must be (l, L) with l <= L, got {self.curvature}.")
+        assert self.client_weights is not None  # a wrong weighting is refused here, not in the first round
+        self._check_loss()
+
+    @classmethod
+    def classification(
+        cls,
+        model: Model,
+        data: FederatedData,
+        *,
+        g: Regulariser | None = None,
+        weights: str | ArrayLike = "uniform",
+        seed: int = 0,
+        curvature: tuple[float, float] | None = None,
+    ) -> "Problem":
+        """Cross-entropy of ``model`` on features ``x`` and labels ``y``.
+
+        A model with one score for each class takes labels 0 to C - 1; ``models.linear`` takes labels 0 and 1.
+        ``seed`` draws the start.
+        """
+        classes = model.num_outputs or 2
+        _check_labels(data.train, classes, "train")
+        if data.test is not None:
+            _check_labels(data.test, classes, "test")
+
+        def loss(params: Tree, batch: Any) -> jax.Array:
+            scores, y = model.apply(params, batch["x"]), batch["y"]
+            if not model.num_outputs:
+                return jnp.logaddexp(0.0, scores) - y * scores
+            return jax.nn.logsumexp(scores, axis=-1) - jnp.take_along_axis(scores, y[:, None], axis=-1)[:, 0]
+
+        def correct(params: Tree, batch: Any) -> jax.Array:
+            scores = model.apply(params, batch["x"])
+            predicted = jnp.argmax(scores, axis=-1) if model.num_outputs else scores > 0
+            return predicted == batch["y"]
+
+        return cls(loss, data, model.init(seed), g, weights, correct, curvature)
+
+    @classmethod
+    def regression(
+        cls,
+        model: Model,
+        data: FederatedData,
+        *,
+        g: Regulariser | None = None,
+        weights: str | ArrayLike = "uniform",
+        seed: int = 0,
+        curvature: tuple[float, float] | None = None,
+    ) -> "Problem":
+        """Half the squared error of ``model`` on features ``x`` and targets ``y``."""
+
+        def loss(params: Tree, batch: Any) -> jax.Array:
+            return 0.5 * (model.apply(params, batch["x"]) - batch["y"]) ** 2
+
+        return cls(loss, data, model.init(seed), g, weights, curvature=curvature)
+
+    @cached_property
+    def client_weights(self) -> NDArray[np.float64]:
+        """The weights w_i, summing to one."""
+        n = self.data.num_clients
+        if isinstance(self.weights, str):
+            if self.weights not in ("uniform", "samples"):
+                raise ValueError(f'weights must be "uniform", "samples" or one number a client, got {self.weights!r}.')
+            sizes = self.data.train.sizes.astype(np.float64)
+            return np.full(n, 1.0 / n) if self.weights == "uniform" else sizes / sizes.sum()
+        given = np.asarray(self.weights, dtype=np.float64)
+        if given.shape != (n,) or not np.all(np.isfinite(given)) or np.any(given <= 0):
+            raise ValueError(f"weights must be {n} positive numbers, one a client, got {given.tolist()}.")
+        weights: NDArray[np.float64] = given / given.sum()
+        return weights
+
+    @cached_property
+    def sample_weights(self) -> NDArray[np.float64]:
+        """The weight w_i / n_i of each training sample, so that f is a weighted sum of per-sample losses."""
+        sizes = self.data.train.sizes
+        return np.repeat(self.client_weights / sizes, sizes)
+
+    @property
+    def regulariser(self) -> Regulariser:
+        """The regulariser g, which is Zero where none was given."""
+        return Zero() if self.g is None else self.g
+
+    def f(self, x: Tree) -> float:
+        """Return f(x) = sum_i w_i f_i(x)."""
+        with precision.scope(_dtype(x)):
+            return float(self._f(x, *self._all_samples(x)))
+
+    def F(self, x: Tree) -> float:
+        """Return F(x) = f(x) + g(x)."""
+        with precision.scope(_dtype(x)):
+            return float(self._f(x, *self._all_samples(x)) + self.regulariser.value(x))
+
+    def gradient(self, x: Tree) -> Tree:
+        """Return the gradient of f at x."""
+        with precision.scope(_dtype(x)):
+            return tree.map(np.asarray, self._gradient(x, *self._all_samples(x)))
+
+    def client_value_and_gradient(self, i: int, x: Tree) -> tuple[float, Tree]:
+        """Return f_i(x) and its gradient."""
+        dtype = _dtype(x)
+        with precision.scope(dtype):
+            value, gradient = self._mean_loss(x, precision.samples(self.data.train.client(i), dtype))
+            return float(value), tree.map(np.asarray, gradient)
+
+    def gradient_mapping(self, x: Tree, eta: float = 1.0) -> Tree:
+        """Return G_eta(x) = (x - prox_{eta g}(x - eta grad f(x))) / eta, which vanishes at stationary points only."""
+        return gradient_mapping(self.regulariser, x, self.gradient(x), eta)
+
+    @cached_property
+    def _mean_loss(self) -> Callable[[Tree, Any], tuple[jax.Array, Tree]]:
+        return jax.jit(jax.value_and_grad(lambda x, batch: jnp.mean(self.loss(x, batch))))
+
+    @cached_property
+    def _f(self) -> Callable[..., jax.Array]:
+        return jax.jit(lambda x, samples, weights: jnp.dot(weights, self.loss(x, samples)))
+
+    @cached_property
+    def _gradient(self) -> Callable[..., Tree]:
+        return jax.jit(jax.grad(self._f))
+
+    def _all_samples(self, x: Tree) -> tuple[Tree, Any]:
+        dtype = _dtype(x)
+        return precision.samples(self.data.train.samples, dtype), self.sample_weights.astype(dtype)
+
+    def _check_loss(self) -> None:
+        """Refuse a loss that is not one real number for each sample, before any time is spent."""
+        batch = {name: array[:2] for name, array in self.data.train.samples.items()}
+        rows = len(next(iter(batch.values())))
+        for name, function in (("loss", self.loss), ("correct", self.correct)):
+            if function is None:
+                continue
+            shape = jax.eval_shape(
+                function, tree.cast(self.init, np.float32), precision.samples(batch, np.float32)
+            ).shape
+            if shape != (rows,):
+                raise ValueError(
+                    f"{name} must return one value for each sample, for {rows} samples it returned shape {shape}; "
+                    "do not average over the batch."
+                )
+
+
+def gradient_mapping(g: Regulariser, x: Tree, gradient: Tree, eta: float) -> Tree:
+    """Return (x - prox_{eta g}(x - eta * gradient)) / eta."""
+    with precision.scope(_dtype(x)):
+        step = g.prox(tree.axpy(-eta, gradient, x), eta)
+        return tree.map(lambda a, b: (np.asarray(a) - np.asarray(b)) / eta, x, step)
+
+
+def _dtype(x: Tree) -> np.dtype[Any]:
+    return np.dtype(np.result_type(*[leaf.dtype for leaf in tree.leaves(x)]))
+
+
+def _check_labels(part: Part, classes: int, name: str) -> None:
+    missing: Sequence[str] = sorted({"x", "y"} - set(part.samples))
+    if missing:
+        raise ValueError(f"Classification needs the arrays x and y, the {name} data has no {missing[0]}.")
+    y = part.samples["y"].astype(np.float64)
+    wrong = np.flatnonzero((y < 0) | (y >= classes) | (y != np.floor(y)))
+    if len(wrong):
+        client = int(np.searchsorted(part.offsets, wrong[0], side="right")) - 1
+        raise ValueError(
+            f"Labels must be whole numbers from 0 to {classes - 1}, {name} client {client} has the label "
+            f"{y[wrong[0]]:g}; give the model more outputs or renumber the labels."
+        )

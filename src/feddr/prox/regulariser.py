@@ -1,0 +1,187 @@
+"""What a regulariser is, and what all of them share: masks, per-parameter values, checks, a short repr."""
+
+import math
+import reprlib
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import Any, Protocol, runtime_checkable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import NDArray
+
+from feddr import tree
+from feddr.tree import Tree
+
+Scalar = float | jax.Array
+"""A Python float or a scalar array, traced or not."""
+
+Mask = Any
+"""Which parameters a regulariser acts on.
+
+None (all), a callable from a name such as ``layer0.bias`` to bool, or a tree of bools or boolean arrays like the
+parameters. True means regularised. The rest adds nothing to the value and passes unchanged through the prox. A mask
+belongs to the regulariser and is fixed when a function is compiled.
+"""
+
+
+@runtime_checkable
+class Regulariser(Protocol):
+    """A closed convex function g of the whole parameter tree, known by its value and its proximal operator."""
+
+    def value(self, x: Tree) -> jax.Array:
+        """Return g(x), a scalar; an indicator is 0 on its set and inf elsewhere."""
+        ...
+
+    def prox(self, x: Tree, eta: Scalar) -> Tree:
+        """Return argmin_u g(u) + ||u - x||^2 / (2 eta), a tree with the structure, shapes and types of x."""
+        ...
+
+
+@dataclass(frozen=True)
+class Leave:
+    """The mask that ``leave`` makes: False for a name that contains one of the words."""
+
+    words: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        if not self.words or not all(self.words):
+            raise ValueError(f"leave needs one or more words, none of them empty, got {self}; for instance 'bias'.")
+
+    def __call__(self, name: str) -> bool:
+        """Return whether the parameter of this name is regularised."""
+        return not any(word in name for word in self.words)
+
+    def __repr__(self) -> str:
+        return f"leave({', '.join(map(repr, self.words))})"
+
+
+def leave(*words: str) -> Leave:
+    """Return the mask that leaves alone every parameter whose name contains one of the words.
+
+    Examples
+    --------
+    >>> mask = leave("bias")
+    >>> mask("layer0.weight"), mask("layer0.bias")
+    (True, False)
+    """
+    return Leave(words)
+
+
+def included(mask: Mask, x: Tree) -> list[NDArray[np.bool_]]:
+    """Return for each leaf of x what the mask includes: True, False, or, where only a part, an array of x's shape."""
+    named = tree.named(x)
+    if mask is None:
+        kept = [True] * len(named)
+    elif callable(mask):
+        kept = [bool(mask(name)) for name in named]
+    else:
+        kept = tree.leaves(_fitting("mask", mask, x))
+    result = []
+    for (name, leaf), keep in zip(named.items(), map(np.asarray, kept), strict=True):
+        if keep.dtype != np.bool_:
+            raise ValueError(f"mask must be of booleans, got {keep.dtype} for {name!r}; compare or cast it first.")
+        whole = keep.all() == keep.any()
+        result.append(np.asarray(keep.all()) if whole else np.broadcast_to(keep, np.shape(leaf)))
+    if result and not any(keep.any() for keep in result):
+        raise ValueError(
+            f"A regulariser needs parameters to act on, got mask={_Short().repr(mask)} for {list(named)}; "
+            "use Zero() for none."
+        )
+    return result
+
+
+def map_included(f: Callable[..., Any], mask: Mask, x: Tree, *rest: Tree) -> Tree:
+    """Return the tree of f(leaf, ...) in the entries that the mask includes, and of x elsewhere."""
+
+    def one(keep: NDArray[np.bool_], leaf: Any, *others: Any) -> jax.Array:
+        old = jnp.asarray(leaf)
+        if not keep.any():
+            return old
+        new = jnp.asarray(f(old, *others), old.dtype)
+        return new if keep.all() else jnp.where(keep, new, old)
+
+    return tree.map(one, jax.tree.unflatten(jax.tree.structure(x), included(mask, x)), x, *rest)
+
+
+def sum_included(f: Callable[..., Any], mask: Mask, x: Tree, *rest: Tree) -> jax.Array:
+    """Return the sum of the entries of f(leaf, ...) that the mask includes."""
+    columns = zip(included(mask, x), *map(tree.leaves, (x, *rest)), strict=True)
+    return jnp.asarray(
+        sum(jnp.sum(f(jnp.asarray(leaf), *others), where=keep) for keep, leaf, *others in columns if keep.any())
+    )
+
+
+def vector(mask: Mask, x: Tree) -> tuple[jax.Array, Callable[[jax.Array], Tree]]:
+    """Return the entries that the mask includes as one vector, and the function that puts such a vector into x."""
+    leaves, structure = jax.tree.flatten(tree.map(jnp.asarray, x))
+    # A mask is known when a function is traced, so the vector has a static length and costs no sentinel values.
+    at: list[Any] = [
+        np.flatnonzero(keep) if keep.ndim else slice(None) if keep else slice(0) for keep in included(mask, x)
+    ]
+    parts = [leaf.ravel()[i] for leaf, i in zip(leaves, at, strict=True)]
+    ends = np.cumsum([part.size for part in parts])[:-1]
+
+    def put(v: jax.Array) -> Tree:
+        triples = zip(leaves, at, jnp.split(v, ends), strict=True)
+        new = [leaf.ravel().at[i].set(part.astype(leaf.dtype)).reshape(leaf.shape) for leaf, i, part in triples]
+        return jax.tree.unflatten(structure, new)
+
+    return jnp.concatenate(parts), put
+
+
+def per_leaf(what: str, value: Tree, x: Tree) -> Tree:
+    """Return value with the structure of x: a number counts for every leaf, an array must fit its leaf."""
+
+    def typed(leaf: Any, entry: Any) -> Any:
+        # JAX knows a constant by its identity: a float64 array once traced in 64-bit mode would stay float64 in 32-bit
+        # mode. A new array of the right type has no past, and a Python number needs no type.
+        return entry.astype(jnp.result_type(leaf)) if hasattr(entry, "astype") else entry
+
+    return tree.map(typed, x, _fitting(what, value, x))
+
+
+def _fitting(what: str, value: Tree, x: Tree) -> Tree:
+    if np.isscalar(value) or getattr(value, "ndim", None) == 0:
+        return tree.map(lambda _: value, x)
+    wanted: Any = jax.tree.structure(x)
+    if jax.tree.structure(value) != wanted:
+        raise ValueError(
+            f"{what} must be one scalar or a tree like the parameters, {wanted}, got {jax.tree.structure(value)}."
+        )
+    for (name, leaf), entry in zip(tree.named(x).items(), tree.leaves(value), strict=True):
+        shape, fits = np.shape(entry), np.shape(leaf)
+        if len(shape) > len(fits) or any(a not in (1, b) for a, b in zip(shape[::-1], fits[::-1], strict=False)):
+            raise ValueError(f"{what} must fit the parameters, got shape {shape} for {name!r} of shape {fits}.")
+    return value
+
+
+def check(owner: object, positive: bool = False, **values: float) -> None:
+    """Raise ValueError unless every value is a finite number, at least 0 or, if so asked, above 0."""
+    for name, value in values.items():
+        if np.ndim(value) or not math.isfinite(value) or value < 0 or (positive and value == 0):
+            bound, remedy = ("above 0", "") if positive else ("of 0 or more", ", 0 for none")
+            raise ValueError(
+                f"{type(owner).__name__} needs a finite {name} {bound}, got {value}; give a number{remedy}."
+            )
+
+
+class _Short(reprlib.Repr):
+    """Python's repr with long collections cut, and arrays shown by type and shape."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.maxother = 100
+
+    def repr_ndarray(self, x: Any, _level: int) -> str:
+        return f"{x.dtype}{list(x.shape)}" if x.ndim else repr(x.item())
+
+    repr_ArrayImpl = repr_ndarray
+
+
+def brief(self: Any) -> str:
+    """Return the repr of a regulariser in one short line, without the fields that are None."""
+    given = {field.name: getattr(self, field.name) for field in fields(self)}
+    shown = (f"{name}={_Short().repr(value)}" for name, value in given.items() if value is not None)
+    return f"{type(self).__name__}({', '.join(shown)})"

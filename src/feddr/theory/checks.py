@@ -1,0 +1,42 @@
+"""Arguments of the theory: each check says what is required, what came, and what to do."""
+
+import math
+
+
+def positive(name: str, value: float) -> None:
+    """Require a finite value > 0."""
+    if not 0 < value < math.inf:
+        raise ValueError(f"{name} must lie in (0, inf), got {value}; give a finite positive number.")
+
+
+def nonnegative(name: str, value: float) -> None:
+    """Require a finite value >= 0."""
+    if not 0 <= value < math.inf:
+        raise ValueError(f"{name} must lie in [0, inf), got {value}; give a finite number, 0 for none.")
+
+
+def count(name: str, value: int, least: int) -> None:
+    """Require a whole number >= least."""
+    if not (math.isfinite(value) and value == int(value) and value >= least):
+        raise ValueError(f"{name} must be a whole number >= {least}, got {value}.")
+
+
+def probability(value: float) -> None:
+    """Require p_hat, the smallest probability that a client takes part, in (0, 1]."""
+    if not 0 < value <= 1:
+        raise ValueError(
+            f"p_hat must lie in (0, 1], got {value}; it is the smallest probability that a client takes part, "
+            "m / n when m of n clients are drawn uniformly."
+        )
+
+
+def relaxation(alpha: float, largest: float = 2.0, why: str = "") -> None:
+    """Require alpha in (0, largest)."""
+    if not 0 < alpha < largest:
+        raise ValueError(f"alpha must lie in (0, {largest:.6g}){why}, got {alpha}; take {largest / 2:.6g}, the middle.")
+
+
+def stepsize(eta: float, largest: float, why: str) -> None:
+    """Require eta in (0, largest)."""
+    if not 0 < eta < largest:
+        raise ValueError(f"eta must lie in (0, {largest:.6g}) {why}, got {eta}; take {largest / 2:.6g}, the middle.")

@@ -1,0 +1,133 @@
+"""The simulator against the reference loop, and against itself on other numbers of threads."""
+
+from typing import Any
+
+import jax
+import numpy as np
+import optax
+import pytest
+
+import feddr
+from feddr import local, tree
+from feddr.algorithms import Algorithm
+from feddr.engines.rounds import Progress
+from feddr.local import LocalSolver
+from tests.conftest import make_regression
+
+ALGORITHMS = [
+    feddr.FedDR(eta=0.8, alpha=1.6),
+    feddr.FedDR(eta=0.8, alpha=1.2, init="full"),
+    feddr.FedDR(eta=0.8, alpha=1.2, init="joining"),
+    feddr.FedAvg(),
+    feddr.FedProx(mu=0.5),
+    feddr.FedPD(eta=0.8),
+    feddr.FedSplit(eta=0.8),
+    feddr.Scaffold(server_lr=0.9),
+]
+SOLVERS = [
+    local.SGD(lr=0.05, epochs=2, batch_size=4),
+    local.SGD(lr=0.05, epochs=3, batch_size=None, momentum=0.9),
+    local.Optax(optax.adam(0.01), epochs=1, batch_size=7),
+]
+
+
+def scheme(algorithm: Algorithm) -> feddr.sampling.Sampling:
+    return feddr.sampling.Uniform(2) if algorithm.partial else feddr.sampling.Full()
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS, ids=repr)
+@pytest.mark.parametrize("solver", SOLVERS, ids=["sgd", "full batches", "adam"])
+def test_simulate_agrees_with_reference(
+    class_data: feddr.FederatedData, algorithm: Algorithm, solver: LocalSolver
+) -> None:
+    problem = feddr.Problem.classification(feddr.models.mlp([5, 4, 3]), class_data, weights="samples")
+    arguments: dict[str, Any] = {
+        "local": solver,
+        "sampling": scheme(algorithm),
+        "rounds": 5,
+        "seed": 2,
+        "precision": "float64",
+    }
+    ours = feddr.simulate(problem, algorithm, **arguments)
+    plain = feddr.reference(problem, algorithm, **arguments)
+    assert tree.norm(tree.sub(ours.params, plain.params)) < 1e-12
+    for a, b in zip(ours.history.rows, plain.history.rows, strict=True):
+        assert pytest.approx(b.F, rel=1e-12) == a.F
+        assert a.gradient_mapping == pytest.approx(b.gradient_mapping, rel=1e-10)
+        assert (a.round, a.bytes_up, a.bytes_down, a.local_steps) == (b.round, b.bytes_up, b.bytes_down, b.local_steps)
+    assert ours.state.updates == plain.state.updates
+
+
+def test_certified_solver_agrees_with_reference(regression_data: feddr.FederatedData) -> None:
+    """The simulator estimates the curvature by Lanczos, the reference takes the exact Hessian; both certify 1e-10."""
+    problem = feddr.Problem.regression(feddr.models.linear(6), regression_data, g=feddr.prox.L1(0.1))
+    arguments: dict[str, Any] = {
+        "local": local.Accelerated(tol=1e-12),
+        "sampling": feddr.sampling.Uniform(2),
+        "rounds": 8,
+    }
+    ours = feddr.simulate(problem, feddr.FedDR(eta=0.5), precision="float64", **arguments)
+    plain = feddr.reference(problem, feddr.FedDR(eta=0.5), precision="float64", **arguments)
+    assert tree.norm(tree.sub(ours.params, plain.params)) < 1e-10
+    assert ours.history.last.prox_error <= 1e-12
+
+
+@pytest.mark.parametrize("precision", ["float32", "float64"])
+@pytest.mark.parametrize("algorithm", [feddr.FedDR(eta=0.8, alpha=1.6), feddr.Scaffold()], ids=repr)
+def test_same_bits_for_every_number_of_threads(
+    class_data: feddr.FederatedData, algorithm: Algorithm, precision: str
+) -> None:
+    problem = feddr.Problem.classification(feddr.models.mlp([5, 16, 3]), class_data)
+    results = [
+        feddr.simulate(
+            problem,
+            algorithm,
+            local=local.SGD(lr=0.05, epochs=3, batch_size=4),
+            sampling=feddr.sampling.Uniform(3),
+            rounds=6,
+            seed=9,
+            precision=precision,
+            personal=True,
+            threads=threads,
+        )
+        for threads in (1, 2, 5)
+    ]
+    for other in results[1:]:
+        for a, b in zip(tree.leaves(results[0].params), tree.leaves(other.params), strict=True):
+            assert np.array_equal(a, b)
+        for x, y in zip(results[0].history.rows, other.history.rows, strict=True):
+            assert (x.F, x.test_accuracy, x.gradient_mapping) == (y.F, y.test_accuracy, y.gradient_mapping)
+
+
+def test_seeds_differ_and_repeat(class_data: feddr.FederatedData) -> None:
+    problem = feddr.Problem.classification(feddr.models.mlp([5, 4, 3]), class_data)
+
+    def final(seed: int) -> float:
+        solver = local.SGD(lr=0.05, epochs=1, batch_size=4)
+        run = feddr.simulate(problem, feddr.FedDR(eta=1.0), local=solver, rounds=3, seed=seed)
+        return run.history.last.F
+
+    assert final(0) == final(0)
+    assert final(0) != final(1)
+
+
+def test_no_recompilation_between_rounds_and_client_sizes(caplog: pytest.LogCaptureFixture) -> None:
+    """Clients of sizes 3 to 900 in many rounds share the compiled loops of the first rounds."""
+    data = make_regression(sizes=(3, 17, 60, 200, 900), dimension=4, seed=0)
+    problem = feddr.Problem.regression(feddr.models.linear(4), data)
+    compiled_at: list[int] = []
+
+    def watch(_: Progress) -> None:
+        compiled_at.append(sum("Compiling" in message for message in caplog.messages))
+
+    with jax.log_compiles(True), caplog.at_level("WARNING"):
+        feddr.simulate(
+            problem,
+            feddr.FedDR(eta=1.0),
+            local=local.SGD(lr=0.01, epochs=2, batch_size=5),
+            rounds=6,
+            evaluate_every=1,
+            callback=watch,
+        )
+    assert compiled_at[1] > 0
+    assert compiled_at[-1] == compiled_at[1]

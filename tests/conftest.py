@@ -1,0 +1,49 @@
+"""Small federations that the tests share."""
+
+from collections.abc import Iterator
+
+import jax
+import numpy as np
+import pytest
+
+from feddr import FederatedData
+
+
+@pytest.fixture
+def x64() -> Iterator[None]:
+    """JAX in 64-bit mode for the length of a test."""
+    with jax.enable_x64(True):
+        yield
+
+
+@pytest.fixture(scope="session")
+def regression_data() -> FederatedData:
+    """Least-squares data over five uneven clients whose solutions differ."""
+    return make_regression(sizes=(7, 40, 12, 25, 3), dimension=6, seed=1)
+
+
+@pytest.fixture(scope="session")
+def class_data() -> FederatedData:
+    """Three classes over four uneven clients, with test parts."""
+    return make_classes(sizes=(13, 30, 8, 21), dimension=5, classes=3, seed=2)
+
+
+def make_regression(sizes: tuple[int, ...], dimension: int, seed: int) -> FederatedData:
+    rng = np.random.default_rng(seed)
+    clients = []
+    for size in sizes:
+        x = rng.normal(size=(size, dimension))
+        clients.append({"x": x, "y": x @ rng.normal(size=dimension) + 0.1 * rng.normal(size=size)})
+    return FederatedData.from_clients(clients)
+
+
+def make_classes(sizes: tuple[int, ...], dimension: int, classes: int, seed: int) -> FederatedData:
+    rng = np.random.default_rng(seed)
+
+    def client(size: int, shift: float) -> dict[str, np.ndarray]:
+        x = rng.normal(shift, 1.0, (size, dimension))
+        y = np.argmax(x @ rng.normal(size=(dimension, classes)), axis=1)
+        return {"x": x, "y": y.astype(np.int64)}
+
+    train = [client(size, 0.3 * i) for i, size in enumerate(sizes)]
+    return FederatedData.from_clients(train, [client(5 + i, 0.3 * i) for i in range(len(sizes))])

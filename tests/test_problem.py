@@ -1,0 +1,129 @@
+from typing import Any
+
+import numpy as np
+import pytest
+
+import feddr
+from feddr import tree
+from feddr.tree import Tree
+
+
+def client_means(problem: feddr.Problem, x: Tree) -> list[float]:
+    return [problem.client_value_and_gradient(i, x)[0] for i in range(problem.data.num_clients)]
+
+
+@pytest.mark.parametrize("weights", ["uniform", "samples", [1.0, 2.0, 3.0, 4.0]])
+def test_f_is_the_weighted_mean_of_client_means(class_data: feddr.FederatedData, weights: Any) -> None:
+    problem = feddr.Problem.classification(feddr.models.mlp([5, 4, 3]), class_data, weights=weights)
+    assert problem.client_weights.sum() == pytest.approx(1.0, abs=1e-15)
+    x = problem.init
+    assert problem.f(x) == pytest.approx(float(problem.client_weights @ client_means(problem, x)), rel=1e-13)
+    gradients = [problem.client_value_and_gradient(i, x)[1] for i in range(4)]
+    mean = tree.map(lambda *leaves: np.tensordot(problem.client_weights, np.stack(leaves), 1), *gradients)
+    assert tree.norm(tree.sub(problem.gradient(x), mean)) < 1e-13
+
+
+def test_weights_by_samples_is_the_pooled_mean(class_data: feddr.FederatedData) -> None:
+    problem = feddr.Problem.classification(feddr.models.softmax(5, 3), class_data, weights="samples")
+    # At zero every class has probability 1/3, whatever the sample.
+    assert problem.f(problem.init) == pytest.approx(np.log(3), rel=1e-14)
+
+
+def test_binary_and_softmax_cross_entropy_agree(class_data: feddr.FederatedData) -> None:
+    """Logistic regression with scores (0, s) for two classes is logistic regression with score s."""
+    part = class_data.train
+    clients = [{"x": part.client(i)["x"], "y": part.client(i)["y"] % 2} for i in range(4)]
+    data = feddr.FederatedData.from_clients(clients)
+    rng = np.random.default_rng(0)
+    weight, bias = rng.normal(size=5), rng.normal()
+    one = feddr.Problem.classification(feddr.models.linear(5), data)
+    two = feddr.Problem.classification(feddr.models.softmax(5, 2), data)
+    x1 = {"weight": weight, "bias": np.asarray(bias)}
+    x2 = {"weight": np.stack([0 * weight, weight], axis=1), "bias": np.array([0.0, bias])}
+    assert one.F(x1) == pytest.approx(two.F(x2), rel=1e-13)
+
+
+def test_gradient_is_that_of_f(class_data: feddr.FederatedData) -> None:
+    problem = feddr.Problem.classification(feddr.models.mlp([5, 4, 3], "tanh"), class_data, g=feddr.prox.L1(0.1))
+    rng = np.random.default_rng(1)
+    v = tree.map(lambda a: rng.normal(size=a.shape), problem.init)
+    h = 1e-6
+    ahead, behind = tree.axpy(h, v, problem.init), tree.axpy(-h, v, problem.init)
+    slope = sum(
+        float(np.vdot(a, b)) for a, b in zip(tree.leaves(problem.gradient(problem.init)), tree.leaves(v), strict=True)
+    )
+    assert (problem.f(ahead) - problem.f(behind)) / (2 * h) == pytest.approx(slope, rel=1e-6)
+
+
+def test_gradient_mapping_is_the_gradient_without_g_and_zero_at_a_lasso_solution() -> None:
+    # minimise (x - 3)^2 / 2 + |x|: the solution is 2.
+    data = feddr.FederatedData.from_clients([{"y": np.array([3.0])}])
+
+    def loss(params: Any, batch: Any) -> Any:
+        return 0.5 * (params - batch["y"]) ** 2
+
+    plain = feddr.Problem(loss, data, np.zeros(()))
+    assert plain.gradient_mapping(np.asarray(1.0)) == pytest.approx(-2.0)
+    lasso = feddr.Problem(loss, data, np.zeros(()), feddr.prox.L1(1.0))
+    for eta in (0.1, 1.0, 5.0):
+        assert abs(lasso.gradient_mapping(np.asarray(2.0), eta)) < 1e-14
+        assert abs(lasso.gradient_mapping(np.asarray(2.5), eta)) > 0.1
+
+
+def two(**arrays: Any) -> feddr.FederatedData:
+    return feddr.FederatedData.from_clients([arrays, arrays])
+
+
+@pytest.mark.parametrize(
+    ("y", "message"),
+    [([0, 3], "client 0 has the label 3"), ([-1, 0], "label -1"), ([0.5, 1], "label 0.5")],
+)
+def test_labels_out_of_range_name_the_client(y: list[float], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        feddr.Problem.classification(feddr.models.softmax(1, 3), two(x=np.ones((2, 1)), y=np.array(y)))
+
+
+def test_a_bad_label_in_a_later_client_or_test_part_is_found() -> None:
+    good, bad = {"x": np.ones((2, 1)), "y": np.array([0, 1])}, {"x": np.ones((2, 1)), "y": np.array([0, 7])}
+    with pytest.raises(ValueError, match="train client 1 has the label 7"):
+        feddr.Problem.classification(feddr.models.softmax(1, 3), feddr.FederatedData.from_clients([good, bad]))
+    data = feddr.FederatedData.from_clients([good, good], [good, bad])
+    with pytest.raises(ValueError, match="test client 1 has the label 7"):
+        feddr.Problem.classification(feddr.models.softmax(1, 3), data)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"weights": "equal"}, "'equal'"),
+        ({"weights": [1.0]}, "2 positive numbers"),
+        ({"weights": [1.0, -1.0]}, "2 positive numbers"),
+        ({"weights": [1.0, np.nan]}, "2 positive numbers"),
+        ({"init": np.array([np.nan])}, "NaN"),
+        ({"curvature": (1.0, -1.0)}, "l <= L"),
+        ({"loss": lambda params, batch: (batch["x"] @ params).mean()}, "do not average"),
+        ({"correct": lambda params, batch: True * (batch["x"] @ params).mean()}, "correct must return one value"),
+    ],
+)
+def test_bad_problems_are_refused(change: dict[str, Any], message: str) -> None:
+    arguments: dict[str, Any] = {
+        "loss": lambda params, batch: batch["x"] @ params,
+        "data": two(x=np.ones((2, 1))),
+        "init": np.zeros(1),
+    }
+    with pytest.raises(ValueError, match=message):
+        feddr.Problem(**(arguments | change))
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: feddr.models.mlp([3]),
+        lambda: feddr.models.mlp([3, 0]),
+        lambda: feddr.models.mlp([3, 2], "sine"),
+        lambda: feddr.models.linear(-1),
+    ],
+)
+def test_bad_models_are_refused(make: Any) -> None:
+    with pytest.raises(ValueError, match=r"width|activation"):
+        make()
