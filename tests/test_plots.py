@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from matplotlib.figure import Figure
 from matplotlib.image import imread
@@ -69,7 +70,8 @@ def test_panels_without_data_are_left_out() -> None:
 
 def test_lines_show_the_numbers_of_the_histories() -> None:
     figure = plots.curves({"a": history(sparsity=0.25)})
-    data = {panel: axes.lines[0].get_xydata().tolist() for panel, axes in zip(panels(figure), figure.axes, strict=True)}
+    drawn = [np.asarray(axes.lines[0].get_xydata()).tolist() for axes in figure.axes]
+    data = dict(zip(panels(figure), drawn, strict=True))
     assert data[("training loss", "round")] == [[10 * k, 5.0 / (1 + k)] for k in range(5)]
     assert data[("objective F", "megabytes sent, up and down")] == [[2.0 * k, 4.0 / (1 + k)] for k in range(5)]
     assert data[("test accuracy (%)", "round")] == [[10 * k, 50.0] for k in range(5)]

@@ -29,11 +29,7 @@ DIVERGED, REFUSED, INTERRUPTED = 1, 2, 130
 PLAIN_WIDTH = 120
 """Columns of a table in a file or a pipe, which has no width of its own."""
 
-app = typer.Typer(
-    add_completion=False,
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-)
+app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
 
 
 def _version(wanted: bool) -> None:
@@ -109,9 +105,10 @@ def _execute(config: Config, out: Path | None, threads: int | None, quiet: bool,
     try:
         with view, Interrupts(view.stopping, folder.discard_if_empty) as interrupts:
             for run in runs:
-                if not interrupts.asked:
-                    outcomes.append(_play(config, problem, run, threads, view, interrupts))
-                    folder.save(outcomes[-1])
+                outcomes.append(_play(config, problem, run, threads, view, interrupts))
+                folder.save(outcomes[-1])
+                if interrupts.asked:
+                    break
     finally:
         folder.discard_if_empty()
         if outcomes and compare:
@@ -141,11 +138,9 @@ def _play(
     from feddr.engines.rounds import DivergedError
     from feddr.engines.simulate import simulate
 
-    history, reached = History(), -1
+    history = History()
 
     def callback(report: "Progress") -> bool:
-        nonlocal reached
-        reached = report.round
         if report.row is not None:
             history.rows.append(report.row)
         view.update(report)
@@ -167,7 +162,7 @@ def _play(
             callback=callback,
         )
     except DivergedError as error:
-        outcome = Outcome(run.label, f"diverged in round {reached + 1}", history, reason=str(error))
+        outcome = Outcome(run.label, f"diverged in round {error.round}", history, reason=str(error))
     else:
         status = "finished" if result.history.last.round == config.rounds else "interrupted"
         outcome = Outcome(run.label, status, result.history, result)

@@ -16,7 +16,11 @@ from feddr.tree import Tree
 
 
 class DivergedError(FloatingPointError):
-    """A run met a NaN or an infinity."""
+    """A run met a NaN or an infinity, in what ``client`` sent in ``round``."""
+
+    def __init__(self, message: str, client: int, round_: int) -> None:
+        super().__init__(message)
+        self.client, self.round = client, round_
 
 
 @dataclass
@@ -100,7 +104,9 @@ def check_finite(upload: Tree, client: int, round_: int, local: Any, algorithm: 
     if not all(np.all(np.isfinite(leaf)) for leaf in tree.leaves(upload)):
         raise DivergedError(
             f"Client {client} sent a number that is not finite in round {round_}. The local steps are probably "
-            f"too long: lower the learning rate of {local}, or the eta of {algorithm}; else look at its samples."
+            f"too long: lower the learning rate of {local}, or the eta of {algorithm}; else look at its samples.",
+            client,
+            round_,
         )
 
 
