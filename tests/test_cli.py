@@ -129,11 +129,87 @@ def test_run_fails_when_its_algorithm_diverges(folder: Path) -> None:
     assert History.from_csv(folder / "runs" / "small" / "FedDR" / "history.csv").column("round") == [0]
 
 
+CLOCK = """
+name = "clock"
+engine = "clock"
+rounds = 3
+evaluate_every = 1
+updates = 12
+evaluate_every_updates = 4
+[data]
+name = "synthetic"
+r = 1.0
+s = 1.0
+num_clients = 3
+[model]
+name = "softmax"
+num_features = 60
+num_classes = 10
+[local]
+name = "SGD"
+lr = 0.01
+[delays]
+name = "Uniform"
+low = 1.0
+high = 2.0
+[[algorithm]]
+name = "FedDR"
+eta = 1.0
+[[algorithm]]
+name = "AsyncFedDR"
+eta = 1.0
+[[algorithm]]
+name = "FedBuff"
+buffer = 4
+"""
+
+
+def test_compare_on_one_clock(folder: Path) -> None:
+    (folder / "clock.toml").write_text(CLOCK)
+    result = feddr_("compare", "clock.toml", "--out", "there")
+    assert result.exit_code == 0, result.output
+    saved = {*SAVED, "time.png", "timeline.png"}
+    compared = {"comparison.png", "comparison.csv", "summary.csv", "config.toml", "time.png"}
+    labels = ("FedDR", "AsyncFedDR", "FedBuff")
+    assert files(folder / "there") == compared | {f"{label}/{name}" for label in labels for name in saved}
+
+    data = feddr.datasets.synthetic(1, 1, num_clients=3, seed=0)
+    problem = feddr.Problem.classification(feddr.models.softmax(60, 10), data)
+    speeds, local = feddr.delays.Uniform(1.0, 2.0), feddr.local.SGD(lr=0.01)
+    expected = feddr.simulate_async(
+        problem, feddr.AsyncFedDR(eta=1.0), local=local, updates=12, delays=speeds, evaluate_every=4
+    ).history
+    ours = History.from_csv(folder / "there" / "AsyncFedDR" / "history.csv")
+    assert (ours.column("F"), ours.column("time")) == (expected.column("F"), expected.column("time"))
+    rounds = History.from_csv(folder / "there" / "FedDR" / "history.csv")
+    slowest = rounds.column("time")[1]
+    assert 1 < slowest < 2
+    np.testing.assert_allclose(rounds.column("time"), [k * slowest for k in range(4)])
+    # Twelve uploads are three steps of a server that waits for four.
+    assert History.from_csv(folder / "there" / "FedBuff" / "history.csv").column("round") == [0, 1, 2, 3]
+    assert "virtual" in result.stdout
+
+
+def test_a_run_that_stalls_says_so(folder: Path) -> None:
+    (folder / "clock.toml").write_text(CLOCK)
+    only = 'algorithm={name="AsyncFedDR", eta=1.0, tau=0}'
+    windows = 'delays={name="Windows", windows=[[[0, 2.5]], [[0, 2.5]], [[0, 2.5]]]}'
+    result = feddr_("run", "clock.toml", "--out", "there", "--set", only, "--set", windows)
+    assert result.exit_code == 0, result.output
+    assert "stalled after 6 updates" in result.stdout
+    assert "feddr: AsyncFedDR: An update of client 1 is 1 versions old, but eta and alpha were" in result.stderr
+    assert "feddr: AsyncFedDR: The run ended after 6 of 12 updates" in result.stderr
+    assert "interrupted" not in result.stderr
+
+
 REFUSED = [
     (["run", "missing.toml"], "missing.toml: no such file."),
     (["run", "../three.toml"], "run takes one algorithm, ../three.toml has 3; use feddr compare."),
     (["run", "../one.toml", "--set", "algorithm.etta=1"], "algorithm.etta is not a setting of FedDR"),
-    (["run", "../one.toml", "--set", "algorithm.alpha=3"], "algorithm FedDR: alpha must be in (0, 2], got 3.0."),
+    (
+        ["run", "../one.toml", "--set", "algorithm.alpha=3"],
+        'algorithm FedDR: alpha must be in (0, 2], or "auto", got 3.0.',
+    ),
     (["run", "../one.toml", "--set", "local.epochs=twenty"], 'local.epochs must be a whole number, got "twenty".'),
     (["run", "../one.toml", "--set", "rounds"], "An override is KEY=VALUE"),
     (["run", "../one.toml", "--set", "name=../up"], 'name must be a plain name for a folder, got "../up".'),

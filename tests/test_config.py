@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import feddr
-from feddr import algorithms, config, datasets, models, prox, sampling
+from feddr import algorithms, config, datasets, delays, models, prox, sampling
 from feddr.config import ConfigError, Part, parts, toml
 
 SMALL: Mapping[str, Any] = {
@@ -119,6 +119,15 @@ ROUND_TRIPS: list[dict[str, Any]] = [
         "local": {"name": "SGD", "lr": 1, "batch_size": "none"},
         "sampling": {"name": "Partitioned", "blocks": [[0, 2], [1]]},
     },
+    {
+        "algorithm": {"name": "AsyncFedDR", "eta": 1, "tau": 3},
+        "engine": "clock",
+        "updates": 30,
+        "concurrency": 2,
+        "evaluate_every_updates": 5,
+        "delays": {"name": "Combined", "models": [{"name": "Uniform", "low": 1, "high": 2}, {"name": "Network"}]},
+    },
+    {"engine": "clock", "deadline": 2.5, "delays": {"name": "Windows", "windows": [[[0, 1], [2, float("inf")]], []]}},
 ]
 
 
@@ -148,6 +157,16 @@ def test_the_experiments_of_the_project_are_right() -> None:
         config.build(config.load(path))
 
 
+def test_a_stopping_rule_is_a_part_of_its_own() -> None:
+    rule = {"name": "Relative", "theta_hat": 1e-3}
+    raw = changed(local={"name": "Accelerated", "stopping": rule}, algorithm={"name": "FedDR", "eta": "auto"})
+    parsed = config.parse(raw)
+    _, runs = config.build(parsed)
+    assert runs[0].local == feddr.local.Accelerated(stopping=feddr.local.Relative(1e-3))
+    assert runs[0].algorithm == feddr.FedDR(eta="auto")
+    assert config.parse(tomllib.loads(config.dumps(parsed))) == parsed
+
+
 def test_the_table_has_everything_that_the_package_offers() -> None:
     def offered(module: Any, wanted: Any) -> set[str]:
         return {name for name, value in vars(module).items() if not name.startswith("_") and wanted(value)}
@@ -161,10 +180,13 @@ def test_the_table_has_everything_that_the_package_offers() -> None:
         )
 
     names = {kind: set(found) for kind, (_, found) in parts.TABLE.items()}
+    assert names["delays"] == offered(delays, lambda value: concrete(value, "apply"))
+    assert set(parts.ASYNCHRONOUS) == offered(algorithms, lambda value: concrete(value, "aggregate", "factor"))
     assert names["g"] == offered(prox, lambda value: concrete(value, "prox", "value"))
     assert names["algorithm"] == offered(algorithms, lambda value: concrete(value, "aggregate"))
     assert names["sampling"] == offered(sampling, lambda value: concrete(value, "draw"))
     assert names["local"] == offered(feddr.local, lambda value: concrete(value, "num_steps"))
+    assert names["stopping"] == offered(feddr.local, lambda value: concrete(value, "holds"))
     assert names["data"] == set(datasets.__all__)
     assert names["model"] == {"linear", "softmax", "mlp"}
 
@@ -183,3 +205,18 @@ def test_no_setting_takes_a_value_of_a_wrong_type(kind: str, name: str, setting:
         with pytest.raises(ConfigError, match=rf"^{kind}\.{setting} must be .*2021-12-06"):
             parts.argument(f"{kind}.{setting}", wrong, annotation)
     assert name in parts.TABLE[kind][1]
+
+
+def test_delays_are_built_for_a_clock_only() -> None:
+    models = [{"name": "Uniform", "low": 1, "high": 2}, {"name": "Dropout", "probability": 0.5, "pause": 3}]
+    clocked = changed(engine="clock", delays={"name": "Combined", "models": models})
+    built = config.build_delays(config.parse(clocked))
+    assert built == delays.Combined([delays.Uniform(1.0, 2.0), delays.Dropout(0.5, 3.0)])
+    assert config.build_delays(config.parse(changed(engine="clock"))) == delays.Fixed(1.0)
+    assert config.build_delays(config.parse(SMALL)) is None
+
+
+def test_an_asynchronous_experiment_needs_no_rounds() -> None:
+    raw = changed(engine="clock", updates=10, algorithm={"name": "FedBuff"})
+    del raw["rounds"]
+    assert config.parse(raw).updates == 10

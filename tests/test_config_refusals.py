@@ -22,7 +22,9 @@ def refusal(raw: Mapping[str, Any]) -> str:
 
 FEDDR = dict(SMALL["algorithm"])
 SGD = dict(SMALL["local"])
-NAMES = "FedAvg, FedDR, FedPD, FedProx, FedSplit, Scaffold"
+NAMES = "AsyncFedDR, FedAsync, FedAvg, FedBuff, FedDR, FedPD, FedProx, FedSplit, Scaffold"
+ASYNC = {"name": "AsyncFedDR", "eta": 1}
+CLOCK: dict[str, Any] = {"engine": "clock", "updates": 5}
 FEDDR_HAS = "algorithm.etta is not a setting of FedDR; it has eta, alpha, init."
 REFUSALS: list[tuple[dict[str, Any], str]] = [
     ({"algorithm": {"name": "FedDR", "etta": 1}}, FEDDR_HAS + " Did you mean eta?"),
@@ -30,9 +32,9 @@ REFUSALS: list[tuple[dict[str, Any], str]] = [
     ({"algorithm": {"name": "feddr"}}, f'algorithm.name must be one of {NAMES}, got "feddr". Did you mean FedDR?'),
     ({"algorithm": {"eta": 1}}, f"algorithm.name is missing; it is one of {NAMES}."),
     ({"algorithm": {"name": "FedDR"}}, "algorithm.eta is missing; FedDR needs it."),
-    ({"algorithm": [{**FEDDR, "eta": "x"}, {"name": "FedAvg"}]}, 'algorithm.FedDR.eta must be a number, got "x".'),
-    ({"algorithm": {**FEDDR, "alpha": 3}}, "algorithm FedDR: alpha must be in (0, 2], got 3.0."),
-    ({"algorithm": {**FEDDR, "alpha": True}}, "algorithm.alpha must be a number, got true."),
+    ({"algorithm": [{**FEDDR, "eta": "x"}, {"name": "FedAvg"}]}, 'algorithm.FedDR.eta must be a number or "auto", got'),
+    ({"algorithm": {**FEDDR, "alpha": 3}}, 'algorithm FedDR: alpha must be in (0, 2], or "auto", got 3.0.'),
+    ({"algorithm": {**FEDDR, "alpha": True}}, 'algorithm.alpha must be a number or "auto", got true.'),
     ({"algorithm": []}, "algorithm is missing; an experiment needs one or more."),
     ({"algorithm": "FedDR"}, 'algorithm must be a table with a name, got "FedDR".'),
     ({"algorithm": [{**TWO[0], "label": "a"}, {**TWO[1], "label": "A"}]}, "algorithm.label must differ between"),
@@ -44,6 +46,8 @@ REFUSALS: list[tuple[dict[str, Any], str]] = [
     ({"local": {**SGD, "epochs": 0}}, "local SGD: epochs must be at least 1, got 0."),
     ({"local": {"name": "Optax", "optimiser": "sdg", "lr": 1}}, "local Optax: optimiser must be one of ada"),
     ({"local": {"name": "Optax", "optimiser": "sgd", "lr": 0}}, "local Optax: lr must be positive, got 0.0."),
+    ({"local": {"name": "Accelerated", "stopping": {"name": "Epoch"}}}, "local.stopping.name must be one of Absolute"),
+    ({"local": {"name": "Accelerated", "stopping": 3}}, "local.stopping must be a table with a name, got 3."),
     ({"algorithm": {**FEDDR, "local": {"name": "SGD"}}}, "algorithm.local.lr is missing; SGD needs it."),
     ({"model": {"name": "mlp", "sizes": [60, "x"]}}, 'model.sizes must be a list of whole numbers, got [60, "x"].'),
     ({"sampling": {"name": "Uniform", "m": 4}}, "algorithm FedDR: Uniform draws m distinct clients, got m=4 for n=3"),
@@ -68,6 +72,26 @@ REFUSALS: list[tuple[dict[str, Any], str]] = [
     ({"round": 3}, "round is not a setting of an experiment; it has name, rounds, seed,"),
     ({"data": {**SMALL["data"], "num_clients": 0}}, "data synthetic: A federation needs num_clients >= 1"),
     ({"data": 3}, "data must be a table with a name, got 3."),
+    ({"algorithm": ASYNC}, 'engine must be "clock" for AsyncFedDR; it is asynchronous.'),
+    ({"algorithm": ASYNC, "engine": "clock"}, "updates is missing; AsyncFedDR needs it."),
+    ({"delays": {"name": "Fixed"}}, 'delays needs virtual time; set engine = "clock".'),
+    ({"deadline": 2}, 'deadline needs virtual time; set engine = "clock".'),
+    ({"concurrency": 2}, 'concurrency needs virtual time; set engine = "clock".'),
+    ({**CLOCK, "algorithm": ASYNC, "concurrency": 4}, "concurrency must be at most the number of clients, 3, got 4."),
+    ({**CLOCK, "concurrency": 0}, "concurrency must be at least 1, got 0."),
+    ({**CLOCK, "evaluate_every_updates": 0}, "evaluate_every_updates must be at least 1, got 0."),
+    ({"engine": "clock", "updates": -1}, "updates must be at least 0, got -1."),
+    ({"engine": "flower"}, 'engine must be "simulate" or "clock", got "flower".'),
+    ({**CLOCK, "deadline": 0}, "algorithm FedDR: deadline must be above 0, got 0.0"),
+    ({**CLOCK, "deadline": 2, "algorithm": TWO[1]}, "algorithm FedPD: FedPD needs every client in every round, got d"),
+    ({**CLOCK, "delays": {"name": "Fixd"}}, "delays.name must be one of Combined, Dropout, Fixed,"),
+    ({**CLOCK, "delays": {"name": "Uniform", "low": 1}}, "delays.high is missing; Uniform needs it."),
+    ({**CLOCK, "delays": {"name": "Uniform", "low": 2, "high": 1}}, "delays Uniform: Uniform needs low <= high"),
+    ({**CLOCK, "delays": {"name": "Fixed", "seconds": [1, 2]}}, "algorithm FedDR: Fixed needs one number of seconds"),
+    ({**CLOCK, "delays": {"name": "Combined", "models": {}}}, "delays.models must be a list of tables, got {}."),
+    ({**CLOCK, "delays": {"name": "Combined", "models": [{"name": "PerStep"}]}}, "delays.models.0.seconds is missing"),
+    ({**CLOCK, "delays": {"name": "Trace", "path": "/nowhere"}}, "delays Trace: Trace needs a file that can be read"),
+    ({**CLOCK, "algorithm": {"name": "FedAsync", "staleness": "linear"}}, 'algorithm.staleness must be "constant" or'),
 ]  # fmt: skip
 
 

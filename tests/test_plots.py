@@ -1,5 +1,6 @@
 """Figures: which panels, lines and labels a history gives, and that global and personal metrics never meet."""
 
+import dataclasses
 import math
 import os
 import subprocess
@@ -11,7 +12,8 @@ import pytest
 from matplotlib.figure import Figure
 from matplotlib.image import imread
 
-from feddr import plots
+from feddr import plots, timeline
+from feddr.events import SERVER, Event
 from feddr.history import History, Row
 
 
@@ -150,3 +152,59 @@ assert "matplotlib.pyplot" not in sys.modules
 """
     environment = {**os.environ, "MPLBACKEND": "tkagg"}
     subprocess.run([sys.executable, "-c", code, tmp_path / "curves.png"], check=True, env=environment)
+
+
+def test_time_curves_show_the_runs_that_have_a_clock() -> None:
+    timed = History([dataclasses.replace(row, time=1.5 * row.round) for row in history().rows])
+    assert plots.has_time({"a": history(), "b": timed})
+    assert not plots.has_time({"a": history()})
+    figure = plots.time_curves({"a": history(), "b": timed}, "first")
+    assert figure.get_suptitle() == "first: metrics at the global model over virtual time"
+    assert panels(figure) == [
+        ("training loss", "virtual time"),
+        ("training accuracy (%)", "virtual time"),
+        ("test accuracy (%)", "virtual time"),
+        ("objective F", "virtual time"),
+        ("objective F", "rounds, or updates of the server"),
+        ("objective F", "megabytes sent, up and down"),
+    ]
+    (line,) = figure.axes[3].lines
+    assert np.asarray(line.get_xydata()).tolist() == [[15.0 * k, 4.0 / (1 + k)] for k in range(5)]
+
+
+EVENTS = [
+    Event(0, "computing", 0.0, 2.0, read=0),
+    Event(0, "sending", 2.0, 3.0, read=0, arrived=0),
+    Event(SERVER, "server", 3.0, 3.0, read=1),
+    Event(0, "idle", 3.0, 4.0),
+    Event(2, "lost", 0.0, 1.0, read=0),
+    Event(2, "offline", 1.0, 4.0),
+]
+
+
+def test_a_timeline_has_a_row_for_each_client_and_the_versions_of_the_server(tmp_path: Path) -> None:
+    figure = plots.timeline(EVENTS, "four")
+    (axes,) = figure.axes
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["server", "client 0", "client 2"]
+    assert axes.get_xlim() == (0.0, 4.0)
+    assert {text.get_text(): text.get_position()[0] for text in axes.texts if text.get_color() != "white"} == {
+        "0": 0.0,
+        "1": 3.0,
+    }
+    assert [text.get_text() for text in axes.texts if text.get_color() == "white"] == ["0"]
+    (legend,) = figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == ["computing", "sending", "idle", "offline", "lost"]
+    # Kinds differ without colours, too: each has a hatch of its own, or none on a dark or a white ground.
+    hatches = [style.hatch for style in timeline.STYLES.values() if style.hatch]
+    assert len(set(hatches)) == len(hatches) == len(timeline.STYLES) - 2
+    plots.save(figure, tmp_path / "timeline.png")
+    assert imread(tmp_path / "timeline.png").std() > 0.05
+
+
+def test_a_part_of_a_timeline() -> None:
+    figure = plots.timeline(EVENTS, clients=[2], start=0.5, end=2.0)
+    (axes,) = figure.axes
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["server", "client 2"]
+    assert axes.get_xlim() == (0.5, 2.0)
+    with pytest.raises(ValueError, match="A timeline needs events"):
+        plots.timeline([])

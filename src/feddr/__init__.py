@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from feddr import datasets, local, models, plots, prox, sampling
-    from feddr.algorithms import FedAvg, FedDR, FedPD, FedProx, FedSplit, Scaffold
+    from feddr import certify, datasets, delays, local, models, plots, prox, sampling, theory
+    from feddr.algorithms import AsyncFedDR, FedAsync, FedAvg, FedBuff, FedDR, FedPD, FedProx, FedSplit, Scaffold
     from feddr.data import FederatedData
+    from feddr.engines.clock import simulate_async
     from feddr.engines.reference import reference
     from feddr.engines.result import Result
     from feddr.engines.rounds import DivergedError
@@ -21,8 +22,11 @@ if TYPE_CHECKING:
     from feddr.problem import Problem
 
 _HOMES = {
-    "feddr.algorithms": ("FedAvg", "FedDR", "FedPD", "FedProx", "FedSplit", "Scaffold"),
+    "feddr.algorithms": (
+        *("AsyncFedDR", "FedAsync", "FedAvg", "FedBuff", "FedDR", "FedPD", "FedProx", "FedSplit", "Scaffold"),
+    ),
     "feddr.data": ("FederatedData",),
+    "feddr.engines.clock": ("simulate_async",),
     "feddr.engines.reference": ("reference",),
     "feddr.engines.result": ("Result",),
     "feddr.engines.rounds": ("DivergedError",),
@@ -31,11 +35,14 @@ _HOMES = {
     "feddr.problem": ("Problem",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
-_MODULES = ("datasets", "local", "models", "plots", "prox", "sampling")
+_MODULES = ("certify", "datasets", "delays", "local", "models", "plots", "prox", "sampling", "theory")
 
 __all__ = [
+    "AsyncFedDR",
     "DivergedError",
+    "FedAsync",
     "FedAvg",
+    "FedBuff",
     "FedDR",
     "FedPD",
     "FedProx",
@@ -45,7 +52,9 @@ __all__ = [
     "Problem",
     "Result",
     "Scaffold",
+    "certify",
     "datasets",
+    "delays",
     "local",
     "models",
     "plots",
@@ -53,6 +62,8 @@ __all__ = [
     "reference",
     "sampling",
     "simulate",
+    "simulate_async",
+    "theory",
 ]
 
 

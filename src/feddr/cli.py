@@ -3,11 +3,12 @@
 import os
 import signal
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType, TracebackType
-from typing import TYPE_CHECKING, Annotated, Self
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
 import typer
 from rich.console import Console
@@ -18,8 +19,10 @@ from feddr import terminal
 from feddr.config import Config, ConfigError, Run
 from feddr.folder import Folder, Outcome
 from feddr.history import History
+from feddr.theory_command import theory
 
 if TYPE_CHECKING:
+    from feddr.delays import Delay
     from feddr.engines.rounds import Progress
     from feddr.problem import Problem
 
@@ -92,6 +95,9 @@ def _refusing() -> Iterator[None]:
         raise typer.Exit(REFUSED) from None
 
 
+app.command()(_refusing()(theory))
+
+
 def _complain(message: str) -> None:
     typer.echo(f"feddr: {' '.join(message.split())}", err=True)
 
@@ -99,13 +105,14 @@ def _complain(message: str) -> None:
 def _execute(config: Config, out: Path | None, threads: int | None, quiet: bool, compare: bool) -> int:
     """Run the algorithms one after the other, save each when it has ended, and return the exit code."""
     problem, runs = configs.build(config)
+    delays = configs.build_delays(config)
     folder = Folder(config, out)
     view = terminal.view([run.label for run in runs], config.rounds, Console(stderr=True, quiet=quiet))
     outcomes: list[Outcome] = []
     try:
         with view, Interrupts(view.stopping, folder.discard_if_empty) as interrupts:
             for run in runs:
-                outcomes.append(_play(config, problem, run, threads, view, interrupts))
+                outcomes.append(_play(config, problem, run, delays, threads, view, interrupts))
                 folder.save(outcomes[-1])
                 if interrupts.asked:
                     break
@@ -116,6 +123,11 @@ def _execute(config: Config, out: Path | None, threads: int | None, quiet: bool,
     if not quiet:
         console = Console() if sys.stdout.isatty() else Console(width=PLAIN_WIDTH)
         console.print(terminal.table(outcomes))
+        for outcome in outcomes:
+            if outcome.result is not None and outcome.result.watch is not None:
+                from feddr.certify import certificate
+
+                typer.echo(f"{outcome.label}: {certificate(outcome.result)}")
         typer.echo(f"Saved in {folder.path}.")
     for outcome in outcomes:
         if outcome.reason:
@@ -130,11 +142,15 @@ def _play(
     config: Config,
     problem: "Problem",
     run: Run,
+    delays: "Delay | None",
     threads: int | None,
     view: terminal.View,
     interrupts: "Interrupts",
 ) -> Outcome:
     """Run one algorithm."""
+    from feddr.algorithms import Asynchronous, FedDR
+    from feddr.engines.arrivals import ClockWarning
+    from feddr.engines.clock import simulate_async
     from feddr.engines.rounds import DivergedError
     from feddr.engines.simulate import simulate
 
@@ -146,26 +162,55 @@ def _play(
         view.update(report)
         return interrupts.asked
 
+    def warn(message: Warning | str, *where: Any, **more: Any) -> None:
+        if isinstance(message, ClockWarning):
+            _complain(f"{run.label}: {message}")
+        else:
+            show(message, *where, **more)
+
     view.begin(run.label)
+    shared: dict[str, Any] = {
+        "local": run.local,
+        "seed": config.seed,
+        "precision": config.precision,
+        "personal": config.personal,
+        "threads": threads,
+        "callback": callback,
+        "delays": delays,
+    }
     try:
-        result = simulate(
-            problem,
-            run.algorithm,
-            local=run.local,
-            sampling=run.sampling,
-            rounds=config.rounds,
-            seed=config.seed,
-            precision=config.precision,
-            evaluate_every=config.evaluate_every,
-            personal=config.personal,
-            threads=threads,
-            callback=callback,
-        )
+        with warnings.catch_warnings():
+            warnings.simplefilter("always", ClockWarning)
+            show, warnings.showwarning = warnings.showwarning, warn
+            if isinstance(run.algorithm, Asynchronous):
+                buffer = run.algorithm.buffer
+                wanted = -(-config.updates // buffer)
+                result = simulate_async(
+                    problem,
+                    run.algorithm,
+                    updates=wanted,
+                    concurrency=config.concurrency,
+                    evaluate_every=max(1, config.evaluate_every_updates // buffer),
+                    **shared,
+                )
+            else:
+                wanted = config.rounds
+                result = simulate(
+                    problem,
+                    run.algorithm,
+                    sampling=run.sampling,
+                    rounds=wanted,
+                    evaluate_every=config.evaluate_every,
+                    certify=config.certify and isinstance(run.algorithm, FedDR),
+                    deadline=config.deadline,
+                    **shared,
+                )
     except DivergedError as error:
         outcome = Outcome(run.label, f"diverged in round {error.round}", history, reason=str(error))
     else:
-        status = "finished" if result.history.last.round == config.rounds else "interrupted"
-        outcome = Outcome(run.label, status, result.history, result)
+        done = result.history.last.round
+        cut = "interrupted" if interrupts.asked else f"stalled after {done} updates"
+        outcome = Outcome(run.label, "finished" if done == wanted else cut, result.history, result)
     view.end(outcome.status)
     return outcome
 

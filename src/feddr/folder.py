@@ -90,6 +90,8 @@ class Folder:
         histories = {outcome.label: outcome.history for outcome in outcomes if outcome.history.rows}
         if histories:
             plots.save(plots.curves(histories, self.config.name), self.path / "comparison.png")
+        if plots.has_time(histories):
+            plots.save(plots.time_curves(histories, self.config.name), self.path / "time.png")
         if plots.has_personal(histories):
             plots.save(plots.personal_curves(histories, self.config.name), self.path / "personal.png")
 

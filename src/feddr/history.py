@@ -19,7 +19,7 @@ class Row:
     Parameters
     ----------
     round
-        Rounds completed.
+        Rounds completed, or updates of the server where clients do not wait for each other.
     time
         Virtual time, where the engine has a clock.
     wall_time
@@ -41,6 +41,9 @@ class Row:
     personal_train_loss, personal_train_accuracy, personal_test_accuracy
         The same means with each client's own model on its own samples, over the clients that have taken part. They
         belong to another question than those at xbar and must not be compared with them.
+    staleness_mean, staleness_max
+        Of the updates since the last row, where the engine has a clock and clients do not wait for each other: how
+        often xbar had changed between an update's start and its arrival.
     """
 
     round: int
@@ -61,6 +64,8 @@ class Row:
     personal_train_loss: float = NAN
     personal_train_accuracy: float = NAN
     personal_test_accuracy: float = NAN
+    staleness_mean: float = NAN
+    staleness_max: float = NAN
 
 
 COLUMNS = tuple(column.name for column in fields(Row))

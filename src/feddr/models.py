@@ -32,11 +32,14 @@ class Model:
         From (parameters, rows of features) to one output, or one row of outputs, for each row.
     num_outputs
         Width of the output: 0 for a single number, the number of classes otherwise.
+    is_linear
+        Whether it is ``x . weight + bias``, so that the curvature of a loss is known.
     """
 
     init: Callable[[int], Tree]
     apply: Callable[[Tree, jax.Array], jax.Array]
     num_outputs: int
+    is_linear: bool = False
 
 
 def linear(num_features: int) -> Model:
@@ -47,7 +50,7 @@ def linear(num_features: int) -> Model:
         del seed
         return {"weight": np.zeros(num_features), "bias": np.zeros(())}
 
-    return Model(init, lambda params, x: x @ params["weight"] + params["bias"], num_outputs=0)
+    return Model(init, lambda params, x: x @ params["weight"] + params["bias"], num_outputs=0, is_linear=True)
 
 
 def softmax(num_features: int, num_classes: int) -> Model:
@@ -58,7 +61,7 @@ def softmax(num_features: int, num_classes: int) -> Model:
         del seed
         return {"weight": np.zeros((num_features, num_classes)), "bias": np.zeros(num_classes)}
 
-    return Model(init, lambda params, x: x @ params["weight"] + params["bias"], num_outputs=num_classes)
+    return Model(init, lambda params, x: x @ params["weight"] + params["bias"], num_classes, is_linear=True)
 
 
 def mlp(sizes: Sequence[int], activation: str = "relu") -> Model:

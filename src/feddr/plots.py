@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from feddr.history import History, Row
+from feddr.timeline import timeline as timeline
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -22,7 +23,13 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#0
 LINES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)))
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 
-AXES = {"round": "round", "megabytes": "megabytes sent, up and down", "local_steps": "local steps"}
+AXES = {
+    "round": "round",
+    "time": "virtual time",
+    "updates": "rounds, or updates of the server",
+    "megabytes": "megabytes sent, up and down",
+    "local_steps": "local steps",
+}
 """What a metric is drawn against."""
 
 
@@ -45,6 +52,14 @@ GLOBAL = (
     Panel("gradient_mapping", "norm of the gradient mapping", log=True),
     Panel("sparsity", "zeros in the model", percent=True),
     Panel("F", "objective F", x="local_steps", log=True),
+)
+TIMED = (
+    Panel("train_loss", "training loss", x="time", log=True),
+    Panel("train_accuracy", "training accuracy", x="time", percent=True),
+    Panel("test_accuracy", "test accuracy", x="time", percent=True),
+    Panel("F", "objective F", x="time", log=True),
+    Panel("F", "objective F", x="updates", log=True),
+    Panel("F", "objective F", x="megabytes", log=True),
 )
 PERSONAL = (
     Panel("personal_train_loss", "training loss", log=True),
@@ -88,6 +103,18 @@ def personal_curves(histories: Mapping[str, History], title: str = "") -> "Figur
     """Return the metrics of clients' own models on their own data, which are not those at the global model."""
     note = "each client's own model on its own data"
     return _figure(histories, PERSONAL, f"{title}: {note}" if title else note.capitalize())
+
+
+def time_curves(histories: Mapping[str, History], title: str = "") -> "Figure":
+    """Return the metrics at the global model against virtual time, updates and bytes, for runs that have a clock."""
+    note = "metrics at the global model over virtual time"
+    timed = {label: history for label, history in histories.items() if has_time({label: history})}
+    return _figure(timed, TIMED, f"{title}: {note}" if title else note.capitalize())
+
+
+def has_time(histories: Mapping[str, History]) -> bool:
+    """Return whether a run had a clock."""
+    return any(math.isfinite(row.time) for history in histories.values() for row in history.rows)
 
 
 def has_personal(histories: Mapping[str, History]) -> bool:
@@ -149,8 +176,8 @@ def _draw(axes: "Axes", histories: Mapping[str, History], panel: Panel) -> "dict
             )
     axes.set_xlabel(AXES[panel.x])
     axes.set_ylabel(f"{panel.label} (%)" if panel.percent else panel.label)
-    axes.xaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 2.5, 5, 10], integer=panel.x == "round"))
-    if panel.x == "local_steps":
+    axes.xaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 2.5, 5, 10], integer=panel.x in ("round", "updates")))
+    if panel.x in ("local_steps", "updates"):
         axes.xaxis.set_major_formatter(EngFormatter(sep=""))
     if panel.log:
         _log_scale(axes, [y for history in histories.values() for _, y in _points(history, panel)])
@@ -181,7 +208,9 @@ def _points(history: History, panel: Panel) -> list[tuple[float, float]]:
 
 
 def _x(row: Row, name: str) -> float:
-    return (row.bytes_up + row.bytes_down) / 1e6 if name == "megabytes" else float(getattr(row, name))
+    if name == "megabytes":
+        return (row.bytes_up + row.bytes_down) / 1e6
+    return float(row.round if name == "updates" else getattr(row, name))
 
 
 def _measured(histories: Mapping[str, History], panel: Panel) -> bool:

@@ -19,6 +19,9 @@ from feddr.tree import Tree
 PerSample = Callable[[Tree, Any], jax.Array]
 """From (parameters, batch of samples) to one number for each sample."""
 
+Bounds = tuple[float, float]
+"""Bounds (l, L) on the eigenvalues of a Hessian."""
+
 
 @dataclass(frozen=True, eq=False)
 class Problem:
@@ -40,8 +43,8 @@ class Problem:
     correct
         From (parameters, batch) to whether each sample is predicted rightly; needed for accuracies only.
     curvature
-        Bounds (l, L) on the eigenvalues of the Hessian of every f_i, where they are known; certified local solvers
-        estimate them for each client otherwise.
+        Bounds (l, L) on the eigenvalues of the Hessian of every f_i, or a function from a client to its bounds, where
+        they are known; certified local solvers estimate them for each client otherwise.
 
     Examples
     --------
@@ -62,12 +65,12 @@ class Problem:
     g: Regulariser | None = None
     weights: str | ArrayLike = "uniform"
     correct: PerSample | None = None
-    curvature: tuple[float, float] | None = None
+    curvature: Bounds | Callable[[int], Bounds] | None = None
 
     def __post_init__(self) -> None:
         if not all(np.all(np.isfinite(leaf)) for leaf in tree.leaves(self.init)):
             raise ValueError("The start must be finite, init holds a NaN or infinity.")
-        if self.curvature is not None and not self.curvature[0] <= self.curvature[1]:
+        if isinstance(self.curvature, tuple) and not self.curvature[0] <= self.curvature[1]:
             raise ValueError(f"curvature must be (l, L) with l <= L, got {self.curvature}.")
         assert self.client_weights is not None  # a wrong weighting is refused here, not in the first round
         self._check_loss()
@@ -81,7 +84,7 @@ class Problem:
         g: Regulariser | None = None,
         weights: str | ArrayLike = "uniform",
         seed: int = 0,
-        curvature: tuple[float, float] | None = None,
+        curvature: Bounds | Callable[[int], Bounds] | None = None,
     ) -> "Problem":
         """Cross-entropy of ``model`` on features ``x`` and labels ``y``.
 
@@ -104,6 +107,9 @@ class Problem:
             predicted = jnp.argmax(scores, axis=-1) if model.num_outputs else scores > 0
             return predicted == batch["y"]
 
+        if curvature is None and model.is_linear:
+            # The Hessian of the loss in the scores has eigenvalues of at most p (1 - p) <= 1/4, or 1/2 for softmax.
+            curvature = _linear_curvature(data.train, 0.5 if model.num_outputs else 0.25)
         return cls(loss, data, model.init(seed), g, weights, correct, curvature)
 
     @classmethod
@@ -115,13 +121,15 @@ class Problem:
         g: Regulariser | None = None,
         weights: str | ArrayLike = "uniform",
         seed: int = 0,
-        curvature: tuple[float, float] | None = None,
+        curvature: Bounds | Callable[[int], Bounds] | None = None,
     ) -> "Problem":
         """Half the squared error of ``model`` on features ``x`` and targets ``y``."""
 
         def loss(params: Tree, batch: Any) -> jax.Array:
             return 0.5 * (model.apply(params, batch["x"]) - batch["y"]) ** 2
 
+        if curvature is None and model.is_linear:
+            curvature = _linear_curvature(data.train, 1.0)
         return cls(loss, data, model.init(seed), g, weights, curvature=curvature)
 
     @cached_property
@@ -144,6 +152,10 @@ class Problem:
         """The weight w_i / n_i of each training sample, so that f is a weighted sum of per-sample losses."""
         sizes = self.data.train.sizes
         return np.repeat(self.client_weights / sizes, sizes)
+
+    def known_curvature(self, i: int) -> Bounds | None:
+        """Return bounds on the eigenvalues of the Hessian of f_i, None where they are not known."""
+        return self.curvature(i) if callable(self.curvature) else self.curvature
 
     @property
     def regulariser(self) -> Regulariser:
@@ -214,6 +226,17 @@ def gradient_mapping(g: Regulariser, x: Tree, gradient: Tree, eta: float) -> Tre
     with precision.scope(_dtype(x)):
         step = g.prox(tree.axpy(-eta, gradient, x), eta)
         return tree.map(lambda a, b: (np.asarray(a) - np.asarray(b)) / eta, x, step)
+
+
+def _linear_curvature(part: Part, largest: float) -> Callable[[int], Bounds]:
+    """Return the bounds for a loss of ``x . weight + bias`` whose second derivative is between 0 and ``largest``."""
+
+    def bounds(i: int) -> Bounds:
+        x = np.asarray(part.client(i)["x"], np.float64)
+        with_bias = np.column_stack([x, np.ones(len(x))])
+        return 0.0, largest * float(np.linalg.norm(with_bias, 2)) ** 2 / len(x)
+
+    return bounds
 
 
 def _dtype(x: Tree) -> np.dtype[Any]:

@@ -117,7 +117,7 @@ class Bars:
     def update(self, report: "Report") -> None:
         """Move the bar."""
         words: dict[str, Any] = self.pace.words(report)
-        self.progress.update(self.tasks[self.pace.label], completed=report.round, **words)
+        self.progress.update(self.tasks[self.pace.label], completed=report.round, total=report.rounds, **words)
 
     def stopping(self) -> None:
         """Say so beside the bar, when it is redrawn next."""
@@ -198,22 +198,26 @@ COLUMNS = (
     Column("local\nsteps", lambda row: row.local_steps, _whole),
     Column("\nsec.", lambda row: row.wall_time, _tenths),
 )
+TIME = Column("virtual\ntime", lambda row: row.time, _tenths)
+"""Only where there is a clock."""
 
 
 def table(outcomes: Sequence[Outcome]) -> Table:
     """Return the last rows as a table, the best of each column in bold; a method that diverged has no numbers."""
     rows = [outcome.history.last if outcome.result is not None else None for outcome in outcomes]
-    values = [[math.nan if row is None else column.value(row) for row in rows] for column in COLUMNS]
-    best = [_best(column, numbers) for column, numbers in zip(COLUMNS, values, strict=True)]
+    timed = any(row is not None and not math.isnan(row.time) for row in rows)
+    columns = (*COLUMNS, TIME) if timed else COLUMNS
+    values = [[math.nan if row is None else column.value(row) for row in rows] for column in columns]
+    best = [_best(column, numbers) for column, numbers in zip(columns, values, strict=True)]
     result = Table(box=None, padding=(0, 1, 0, 0), header_style="dim")
     result.add_column("\nalgorithm", min_width=max(len(outcome.label) for outcome in outcomes), overflow="fold")
-    for column in COLUMNS:
+    for column in columns:
         result.add_column(column.title, justify="right", no_wrap=True)
     for i, outcome in enumerate(outcomes):
         title = outcome.label if outcome.status == "finished" else f"{outcome.label}\n{outcome.status}"
         cells = [
             Text(column.text(numbers[i]), "bold" if numbers[i] == top else "")
-            for column, numbers, top in zip(COLUMNS, values, best, strict=True)
+            for column, numbers, top in zip(columns, values, best, strict=True)
         ]
         result.add_row(Text(title), *cells)
     return result

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from feddr.theory import Gammas, asynchronous, recommend, relative, synchronous
+from feddr.theory import Gammas, asynchronous, recommend_for, relative, synchronous
 
 unit = st.floats(0.01, 0.99)
 smoothness = st.floats(1e-2, 1e2)
@@ -154,7 +154,7 @@ def test_delays_windows_and_rare_clients_cost_rounds() -> None:
 @pytest.mark.parametrize("options", [{"exact": True}, {}, {"M": 1e-3}, {"M": 10.0, "gap": 0.1}])
 def test_recommended_synchronous_pair_is_admissible_and_not_worse_than_a_grid(options: dict[str, Any]) -> None:
     L, p = 3.0, 0.4
-    best = recommend(L, 10, p, **options)
+    best = recommend_for(L, 10, p, **options)
     gap = options.get("gap", 1.0)
     M = 0.0 if "exact" in options else options.get("M", gap / L)
     assert isinstance(best.constants, synchronous.Constants)
@@ -171,7 +171,7 @@ def test_recommended_synchronous_pair_is_admissible_and_not_worse_than_a_grid(op
 
 def test_recommended_exact_pair_solves_the_optimality_conditions() -> None:
     """For a given u the best alpha is 1 - u, and then C1 = 4 L (1 + u)(1 + u^2) / (p u (1 - u)^2)."""
-    best = recommend(2.0, 10, 0.1, exact=True)
+    best = recommend_for(2.0, 10, 0.1, exact=True)
     u = 2.0 * best.eta
     assert best.alpha == pytest.approx(1 - u, abs=1e-6)
     assert 1 / (1 + u) + 2 * u / (1 + u**2) - 1 / u + 2 / (1 - u) == pytest.approx(0, abs=1e-5)
@@ -182,7 +182,7 @@ def test_recommended_exact_pair_solves_the_optimality_conditions() -> None:
 
 @pytest.mark.parametrize(("tau", "T", "p"), [(0, 0, 0.1), (2, 9, 1.0), (5, 0, 0.1), (40, 30, 0.5)])
 def test_recommended_asynchronous_pair_is_admissible_and_not_worse_than_a_grid(tau: int, T: int, p: float) -> None:
-    best = recommend(2.0, 10, p, tau=tau, T=T)
+    best = recommend_for(2.0, 10, p, tau=tau, T=T)
     assert asynchronous.descent(best.alpha, best.eta, 2.0, 10, tau) > 0
     alphas = asynchronous.alpha_max(10, tau) * np.linspace(0, 1, 60)[1:-1]
     values = [
@@ -194,7 +194,7 @@ def test_recommended_asynchronous_pair_is_admissible_and_not_worse_than_a_grid(t
 
 
 def test_recommended_relative_pair_is_admissible_and_not_worse_than_a_grid() -> None:
-    best = recommend(2.0, 10, 0.3, theta_hat=1e-3)
+    best = recommend_for(2.0, 10, 0.3, theta_hat=1e-3)
     largest = relative.eta_max(1e-3, 2.0)
     values = [relative.constants(2.0, 0.3, t * largest, 1e-3).C for t in np.linspace(0, 1, 300)[1:-1].tolist()]
     assert best.alpha == 1
@@ -214,4 +214,4 @@ def test_recommended_relative_pair_is_admissible_and_not_worse_than_a_grid() -> 
 )
 def test_recommend_refuses_what_does_not_go_together(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        recommend(1.0, 10, 0.3, **options)
+        recommend_for(1.0, 10, 0.3, **options)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from feddr.theory import asynchronous, recommend, relative, synchronous
+from feddr.theory import asynchronous, recommend_for, relative, synchronous
 
 Array = NDArray[np.float64]
 SEEDS = range(3)
@@ -113,7 +113,7 @@ X0 = np.array([0.9, -0.7])
 @pytest.mark.parametrize("m", [1, 2, 4])
 def test_theorem_and_corollary_for_an_exact_prox(seed: int, m: int) -> None:
     problem, rng, K = federation(seed), np.random.default_rng(seed), 30
-    chosen = recommend(problem.L, 4, m / 4, exact=True)
+    chosen = recommend_for(problem.L, 4, m / 4, exact=True)
     for alpha, eta in ((chosen.alpha, chosen.eta), (1.0, 1 / (3 * problem.L))):
         c = synchronous.constants(problem.L, m / 4, alpha, eta)
         averages = []
@@ -131,7 +131,7 @@ def test_theorem_and_corollary_for_an_exact_prox(seed: int, m: int) -> None:
 @pytest.mark.parametrize("injected", [False, True])
 def test_theorem_for_a_lazy_start_and_an_inexact_prox(seed: int, injected: bool) -> None:
     problem, rng, K = federation(seed), np.random.default_rng(seed), 30
-    best = recommend(problem.L, 4, 0.5, M=0.1)
+    best = recommend_for(problem.L, 4, 0.5, M=0.1)
     c = synchronous.constants(problem.L, 0.5, best.alpha, best.eta, best.gammas)
     averages, errors = [], []
     for _ in range(25):
@@ -156,7 +156,7 @@ def test_theorem_for_a_lazy_start_and_an_inexact_prox(seed: int, injected: bool)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_theorem_for_relative_accuracies(seed: int) -> None:
     problem, rng, K, theta = federation(seed), np.random.default_rng(seed), 40, 1e-3
-    best = recommend(problem.L, 4, 0.5, theta_hat=theta)
+    best = recommend_for(problem.L, 4, 0.5, theta_hat=theta)
     c = relative.constants(problem.L, 0.5, best.eta, theta)
 
     def worst(z: Array, x: Array) -> Array:
@@ -183,7 +183,7 @@ def test_theorem_for_relative_accuracies(seed: int) -> None:
 def test_asynchronous_theorem_and_sure_descent(seed: int, tau: int, robin: bool) -> None:
     problem, rng, K, n = federation(seed, 6), np.random.default_rng(seed), 60, 6
     p_hat, T = (1.0, n - 1) if robin else (1 / n, 0)
-    best = recommend(problem.L, n, p_hat, tau=tau, T=T)
+    best = recommend_for(problem.L, n, p_hat, tau=tau, T=T)
     c = asynchronous.constants(problem.L, n, p_hat, best.alpha, best.eta, tau=tau, T=T)
 
     def value(run: Run) -> float:

@@ -3,12 +3,29 @@
 Adding one is a file, its test and a line here.
 """
 
-from feddr.algorithms.algorithm import Algorithm, Uploads, check
+from feddr.algorithms.algorithm import Algorithm, Asynchronous, Uploads, check
+from feddr.algorithms.async_feddr import AsyncFedDR
+from feddr.algorithms.fedasync import FedAsync
 from feddr.algorithms.fedavg import FedAvg
+from feddr.algorithms.fedbuff import FedBuff
 from feddr.algorithms.feddr import FedDR
 from feddr.algorithms.fedpd import FedPD
 from feddr.algorithms.fedprox import FedProx
 from feddr.algorithms.fedsplit import FedSplit
 from feddr.algorithms.scaffold import Scaffold
 
-__all__ = ["Algorithm", "FedAvg", "FedDR", "FedPD", "FedProx", "FedSplit", "Scaffold", "Uploads", "check"]
+__all__ = [
+    "Algorithm",
+    "AsyncFedDR",
+    "Asynchronous",
+    "FedAsync",
+    "FedAvg",
+    "FedBuff",
+    "FedDR",
+    "FedPD",
+    "FedProx",
+    "FedSplit",
+    "Scaffold",
+    "Uploads",
+    "check",
+]

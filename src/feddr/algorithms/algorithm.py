@@ -1,7 +1,7 @@
 """What an algorithm is: pure rules from state to state, written for one client."""
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from feddr.local import Solution, Subproblem
 from feddr.problem import Problem
@@ -19,16 +19,19 @@ class Uploads(NamedTuple):
     Parameters
     ----------
     sum
-        Sum over the active clients of w_i * upload_i, in float64.
+        Sum over the active clients of w_i * upload_i, in float64; each with its factor where uploads may be stale.
     weight
         Sum of w_i over the active clients.
     joined
         Sum of w_i over those heard from for the first time.
+    discount
+        Mean of the factors, weighted by w_i: 1 where nothing is stale.
     """
 
     sum: Tree
     weight: float
     joined: float
+    discount: float = 1.0
 
 
 class Algorithm(Protocol):
@@ -74,6 +77,18 @@ class Algorithm(Protocol):
 
     def aggregate(self, s: Any, uploads: Uploads, prox: Prox, /) -> Any:
         """Return the server's next state."""
+
+
+@runtime_checkable
+class Asynchronous(Algorithm, Protocol):
+    """The rules of a method whose uploads arrive one at a time, computed from an xbar that may be stale."""
+
+    @property
+    def buffer(self) -> int:
+        """How many uploads the server waits for before it aggregates."""
+
+    def factor(self, staleness: int, /) -> float:
+        """Return the factor of an upload's weight; the staleness is how often xbar has changed since it was read."""
 
 
 def check(algorithm: Algorithm, problem: Problem, sampling: Sampling) -> None:

@@ -1,7 +1,7 @@
 """FedDR: randomised Douglas-Rachford splitting (Tran-Dinh, Pham, Phan and Nguyen 2021, Algorithm 1)."""
 
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 from feddr import tree
 from feddr.algorithms.algorithm import Prox, Uploads
@@ -46,7 +46,7 @@ class FedDR:
     eta
         Step size of both proximal steps; the theory asks for eta < (2 - alpha) / (2 L).
     alpha
-        Relaxation, in (0, 2].
+        Relaxation, in (0, 2]. An engine replaces "auto", for both, by what ``feddr.theory.recommend`` says.
     init
         ``"lazy"``: x_i = y_i = xhat_i = x^0 for everybody, and no start-up round.
         ``"full"``: a start-up round in which every client solves its subproblem at x^0.
@@ -60,8 +60,8 @@ class FedDR:
     xtilde by a constant; the three above keep it.
     """
 
-    eta: float
-    alpha: float = 1.0
+    eta: float | Literal["auto"]
+    alpha: float | Literal["auto"] = 1.0
     init: str = "lazy"
 
     composite: ClassVar[bool] = True
@@ -69,10 +69,10 @@ class FedDR:
     mean_gradient: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        if not 0 < self.eta < float("inf"):
-            raise ValueError(f"eta must be positive, got {self.eta}.")
-        if not 0 < self.alpha <= 2:
-            raise ValueError(f"alpha must be in (0, 2], got {self.alpha}.")
+        if self.eta != "auto" and not 0 < self.eta < float("inf"):
+            raise ValueError(f'eta must be positive, or "auto", got {self.eta}.')
+        if self.alpha != "auto" and not 0 < self.alpha <= 2:
+            raise ValueError(f'alpha must be in (0, 2], or "auto", got {self.alpha}.')
         if self.init not in INITS:
             raise ValueError(f"init must be one of {', '.join(INITS)}, got {self.init!r}.")
 
@@ -92,8 +92,8 @@ class FedDR:
         return Client(x=xbar, y=xbar, xhat=tree.zeros_like(xbar))  # the server counts nothing for it yet
 
     def subproblem(self, c: Client, xbar: Tree) -> Subproblem:
-        y = tree.axpy(self.alpha, tree.sub(xbar, c.x), c.y)
-        return Subproblem(start=c.x, center=y, eta=self.eta)
+        y = tree.axpy(float(self.alpha), tree.sub(xbar, c.x), c.y)
+        return Subproblem(start=c.x, center=y, eta=float(self.eta))
 
     def finish(self, c: Client, xbar: Tree, sub: Subproblem, solution: Solution) -> tuple[Client, Tree]:
         x, y = solution.x, sub.center
@@ -103,4 +103,4 @@ class FedDR:
     def aggregate(self, s: Server, uploads: Uploads, prox: Prox) -> Server:
         weight = s.weight if self.init == "lazy" else s.weight + uploads.joined
         xtilde = tree.map(lambda mean, change: (s.weight * mean + change) / weight, s.xtilde, uploads.sum)
-        return Server(xtilde, prox(xtilde, self.eta), weight)
+        return Server(xtilde, prox(xtilde, float(self.eta)), weight)

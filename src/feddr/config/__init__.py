@@ -2,7 +2,7 @@
 
 A table names a function or a class and gives its arguments, as in Python (``parts.TABLE`` has the names)::
 
-    name = "first"                  # also seed, init_seed, weights, precision, evaluate_every, personal: see Config
+    name = "first"                  # also seed, init_seed, weights, precision, evaluate_every, personal, certify
     rounds = 200
 
     [data]
@@ -28,17 +28,28 @@ A table names a function or a class and gives its arguments, as in Python (``par
     name = "Uniform"
     m = 10
 
+    engine = "clock"                # virtual time, at the top of the file: see below
+    updates = 2000                  # of asynchronous methods; also concurrency, deadline, evaluate_every_updates
+
+    [delays]                        # of all methods; one second a job by default
+    name = "Combined"
+    models = [{name = "Uniform", low = 1.0, high = 2.0}, {name = "Dropout", probability = 0.05, pause = 3.0}]
+
     [[algorithm]]                   # [algorithm] if there is just one
     name = "FedDR"
     eta = 10.0
     label = "ours"                  # optional, for legends and folders
     sampling = {name = "Full"}      # optional, instead of the shared one; local likewise
 
+With ``engine = "clock"`` all methods share one virtual time: asynchronous ones (AsyncFedDR, FedAsync, FedBuff) run
+until ``updates`` uploads have arrived, the others for ``rounds`` rounds that last as long as their slowest client or
+until the ``deadline``.
+
 JAX is imported only when all that can be checked without it is right.
 """
 
-from feddr.config.build import Run, build
+from feddr.config.build import Run, build, build_delays
 from feddr.config.parts import ConfigError, Part
 from feddr.config.schema import Config, Method, dumps, load, parse
 
-__all__ = ["Config", "ConfigError", "Method", "Part", "Run", "build", "dumps", "load", "parse"]
+__all__ = ["Config", "ConfigError", "Method", "Part", "Run", "build", "build_delays", "dumps", "load", "parse"]

@@ -8,6 +8,7 @@ from feddr.config.schema import Config
 
 if TYPE_CHECKING:
     from feddr.algorithms import Algorithm
+    from feddr.delays import Delay
     from feddr.local import LocalSolver
     from feddr.problem import Problem
     from feddr.sampling import Sampling
@@ -31,6 +32,7 @@ def build(config: Config) -> "tuple[Problem, tuple[Run, ...]]":
         With the part that refuses its arguments, or that does not go with the others.
     """
     from feddr.algorithms import check
+    from feddr.engines.timing import check_delays
 
     # What is cheap comes first: a wrong step size is refused before the data are made.
     runs = tuple(
@@ -42,13 +44,26 @@ def build(config: Config) -> "tuple[Problem, tuple[Run, ...]]":
         )
         for method in config.algorithms
     )
+    delays = build_delays(config)
     problem = _problem(config)
+    n = problem.data.num_clients
+    if config.concurrency is not None and config.concurrency > n:
+        raise ConfigError(f"concurrency must be at most the number of clients, {n}, got {config.concurrency}.")
     for run in runs:
         try:
             check(run.algorithm, problem, run.sampling)
+            check_delays(run.algorithm, delays, config.deadline, n)
         except ValueError as error:
             raise ConfigError(f"algorithm {run.label}: {error}") from None
     return problem, runs
+
+
+def build_delays(config: Config) -> "Delay | None":
+    """Return the delays of the clock, one second for everybody where none are given; None without a clock."""
+    if config.engine != "clock":
+        return None
+    made: Delay = _make("delays", config.delays or Part("Fixed"))
+    return made
 
 
 def _problem(config: Config) -> "Problem":
@@ -77,7 +92,7 @@ def _make(kind: str, part: Part | None, label: str = "") -> Any:
     """Call what the part names with its arguments, in which parts and tables of parts are made first."""
     if part is None:
         return None
-    arguments = {key: _argument(kind, value) for key, value in part.arguments.items()}
+    arguments = {key: _argument(value) for key, value in part.arguments.items()}
     try:
         if "leave" in arguments:
             from feddr.prox import leave
@@ -88,7 +103,9 @@ def _make(kind: str, part: Part | None, label: str = "") -> Any:
         raise ConfigError(f"{kind} {label or part.name}: {error}") from None
 
 
-def _argument(kind: str, value: Any) -> Any:
+def _argument(value: Any) -> Any:
     if isinstance(value, Part):
-        return _make(kind, value)
-    return {key: _argument(kind, entry) for key, entry in value.items()} if isinstance(value, Mapping) else value
+        return _make(value.kind, value)
+    if isinstance(value, tuple):
+        return tuple(map(_argument, value))
+    return {key: _argument(entry) for key, entry in value.items()} if isinstance(value, Mapping) else value

@@ -3,7 +3,7 @@
 import difflib
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, get_args, get_origin
 
@@ -22,11 +22,28 @@ TABLE: Mapping[str, tuple[str, Sequence[str]]] = {
             *("Parts", "Scaled", "Simplex", "SquaredL2", "Translated", "Zero"),
         ],
     ),
-    "algorithm": ("feddr.algorithms", ["FedAvg", "FedDR", "FedPD", "FedProx", "FedSplit", "Scaffold"]),
+    "algorithm": (
+        "feddr.algorithms",
+        ["AsyncFedDR", "FedAsync", "FedAvg", "FedBuff", "FedDR", "FedPD", "FedProx", "FedSplit", "Scaffold"],
+    ),
     "local": ("feddr.local", ["Accelerated", "Optax", "SGD"]),
+    "stopping": ("feddr.local", ["Absolute", "Epochs", "Relative", "Tolerance"]),
     "sampling": ("feddr.sampling", ["DoublyUniform", "Full", "Independent", "Partitioned", "Systematic", "Uniform"]),
+    "delays": (
+        "feddr.delays",
+        [
+            *("Combined", "Dropout", "Fixed", "LogNormal", "Network", "Pareto", "PerStep", "Periodic", "Trace"),
+            *("Uniform", "Windows"),
+        ],
+    ),
 }
 """For each kind of part, the module and the names in it."""
+
+ASYNCHRONOUS = ("AsyncFedDR", "FedAsync", "FedBuff")
+"""The algorithms that need a clock."""
+
+NESTED = {"Regulariser": "g", "Stopping": "stopping", "Delay": "delays"}
+"""The kinds of parts that are arguments of other parts, by their annotations."""
 
 OPTIMISERS = ("adabelief", "adagrad", "adam", "adamw", "lion", "nadam", "radam", "rmsprop", "sgd", "yogi")
 """The optimisers of optax that a config may name."""
@@ -38,10 +55,11 @@ class ConfigError(ValueError):
 
 @dataclass(frozen=True)
 class Part:
-    """A function or class by name, and its arguments."""
+    """A function or class by name, and its arguments; ``kind`` where it is an argument of another part."""
 
     name: str
     arguments: Mapping[str, Any] = field(default_factory=dict)
+    kind: str = ""
 
 
 def target(kind: str, name: str) -> Callable[..., Any]:
@@ -92,8 +110,14 @@ def part(key: str, kind: str, table: Any) -> Part:
 
 def argument(key: str, value: Any, annotation: Any) -> Any:
     """Return a value as its annotation asks for; a regulariser within a regulariser is a part of its own."""
-    if getattr(annotation, "__name__", None) == "Regulariser":
-        return part(key, "g", value)
+    if get_origin(annotation) is Sequence and getattr(get_args(annotation)[0], "__name__", "") in NESTED:
+        if not isinstance(value, list) or not all(isinstance(entry, dict) for entry in value):
+            raise ConfigError(f"{key} must be a list of tables, got {toml.text(value)}.")
+        return tuple(argument(f"{key}.{i}", entry, get_args(annotation)[0]) for i, entry in enumerate(value))
+    for option in (annotation, *get_args(annotation)):
+        kind = NESTED.get(getattr(option, "__name__", ""))
+        if kind is not None and get_origin(annotation) is not Mapping:
+            return replace(part(key, kind, value), kind=kind)
     if get_origin(annotation) is Mapping:
         if not isinstance(value, dict):
             raise ConfigError(f"{key} must be a table of tables, got {toml.text(value)}.")

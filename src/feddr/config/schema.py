@@ -9,7 +9,7 @@ from typing import Any, Literal
 from feddr.config import toml
 from feddr.config.labels import OWN, check_file_name, entries, labels
 from feddr.config.overrides import override
-from feddr.config.parts import TABLE, ConfigError, Part, argument, check_name, hint, part, settings
+from feddr.config.parts import ASYNCHRONOUS, TABLE, ConfigError, Part, argument, check_name, hint, part, settings
 
 FULL = Part("Full")
 
@@ -38,28 +38,56 @@ class Config:
         Draws the start of the model.
     weights
         Of the clients, as in ``feddr.Problem``.
-    rounds, seed, precision, evaluate_every, personal
+    rounds, seed, precision, evaluate_every, personal, certify
+        As in ``feddr.simulate``; only FedDR has certificates.
+    engine
+        ``"clock"`` for virtual time, which asynchronous methods need and the others may have.
+    delays, deadline
         As in ``feddr.simulate``.
+    updates, evaluate_every_updates
+        For asynchronous methods, counted in uploads that arrive: where the server waits for B of them, it makes
+        ``updates / B`` steps, so that all methods do the same work.
+    concurrency
+        As in ``feddr.simulate_async``.
     """
 
     name: str
-    rounds: int
     data: Part
     model: Part
     algorithms: tuple[Method, ...]
     g: Part | None = None
     local: Part | None = None
     sampling: Part = FULL
+    delays: Part | None = None
+    rounds: int = 0
     seed: int = 0
     init_seed: int = 0
     weights: Literal["uniform", "samples"] = "uniform"
     precision: Literal["float32", "float64"] = "float32"
     evaluate_every: int = 10
     personal: bool = False
+    certify: bool = False
+    engine: Literal["simulate", "clock"] = "simulate"
+    updates: int = 0
+    evaluate_every_updates: int = 100
+    concurrency: int | None = None
+    deadline: float | None = None
 
 
-SHARED = [kind for kind in TABLE if kind != "algorithm"]
+SHARED = [kind for kind in TABLE if kind not in ("algorithm", "stopping")]
 SCALARS = {entry.name: entry.type for entry in fields(Config) if entry.name not in (*SHARED, "algorithms")}
+
+
+LEAST = {
+    "rounds": 0,
+    "updates": 0,
+    "seed": 0,
+    "init_seed": 0,
+    "evaluate_every": 1,
+    "evaluate_every_updates": 1,
+    "concurrency": 1,
+}
+"""The least value of whole numbers."""
 
 
 def load(path: str | Path, overrides: Iterable[str] = ()) -> Config:
@@ -83,16 +111,17 @@ def parse(raw: Mapping[str, Any]) -> Config:
     for key in raw:
         if key not in known:
             raise ConfigError(f"{key} is not a setting of an experiment; it has {', '.join(known)}.{hint(key, known)}")
-    for key in ("name", "rounds", "data", "model", "algorithm"):
+    for key in ("name", "data", "model", "algorithm"):
         if key not in raw:
             raise ConfigError(f"{key} is missing; every experiment needs it.")
     scalars = {key: argument(key, raw[key], SCALARS[key]) for key in SCALARS if key in raw}
     check_file_name("name", scalars["name"])
-    for key, least in (("rounds", 0), ("seed", 0), ("init_seed", 0), ("evaluate_every", 1)):
-        if scalars.get(key, least) < least:
+    for key, least in LEAST.items():
+        if scalars.get(key) is not None and scalars[key] < least:
             raise ConfigError(f"{key} must be at least {least}, got {scalars[key]}.")
 
     tables = entries(raw)
+    _check_clock(raw, scalars, [table["name"] for table in tables])
     names = labels(tables)
     keys = ["algorithm" if len(tables) == 1 else f"algorithm.{name}" for name in names]
     if "local" not in raw and not all("local" in table for table in tables):
@@ -107,6 +136,19 @@ def parse(raw: Mapping[str, Any]) -> Config:
         parts["data"] = Part(parts["data"].name, {"seed": scalars.get("seed", 0), **parts["data"].arguments})
     methods = tuple(_method(*triple) for triple in zip(keys, names, tables, strict=True))
     return Config(**scalars, **parts, algorithms=methods)
+
+
+def _check_clock(raw: Mapping[str, Any], scalars: Mapping[str, Any], names: Iterable[str]) -> None:
+    """Refuse an experiment whose methods lack what their engine needs."""
+    for name in names:
+        needed = "updates" if name in ASYNCHRONOUS else "rounds"
+        if name in ASYNCHRONOUS and scalars.get("engine") != "clock":
+            raise ConfigError(f'engine must be "clock" for {name}; it is asynchronous.')
+        if needed not in raw:
+            raise ConfigError(f"{needed} is missing; {name} needs it.")
+    for key in ("delays", "deadline", "concurrency"):
+        if scalars.get("engine") != "clock" and (key in raw if key == "delays" else scalars.get(key) is not None):
+            raise ConfigError(f'{key} needs virtual time; set engine = "clock".')
 
 
 def dumps(config: Config) -> str:
@@ -132,4 +174,6 @@ def _plain(value: Any) -> Any:
     """Return a part as the table that it came from."""
     if isinstance(value, Part):
         return {"name": value.name, **_plain(value.arguments)}
+    if isinstance(value, tuple):
+        return tuple(map(_plain, value))
     return {key: _plain(entry) for key, entry in value.items()} if isinstance(value, Mapping) else value

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from feddr import precision, tree
-from feddr.local import Curvature, LocalSolver, Solution, Subproblem, solve
+from feddr.local import Curvature, Facts, LocalSolver, Solution, Subproblem, solve
 from feddr.local.curvature import lanczos
 from feddr.problem import PerSample, Problem
 from feddr.tree import Tree
@@ -44,9 +44,9 @@ class CompiledClients:
         self.problem, self.samples, self.local, self.dtype = problem, samples, local, np.dtype(dtype)
         self.offsets = problem.data.train.offsets
 
-        def run(samples: Tree, sub: Subproblem, rows: Rows, steps: Any, curvature: Curvature) -> Solution:
+        def run(samples: Tree, sub: Subproblem, rows: Rows, steps: Any, facts: Facts) -> Solution:
             oracle = _full_gradient if rows.batch is None else _batch_gradient
-            return solve(local, sub, oracle(problem.loss, samples, rows), steps, curvature, mean_gradient)
+            return solve(local, sub, oracle(problem.loss, samples, rows), steps, facts, mean_gradient)
 
         def hessian(samples: Tree, x: Tree, v: Tree, rows: Rows) -> Tree:
             oracle = _full_gradient(problem.loss, samples, rows)
@@ -59,11 +59,14 @@ class CompiledClients:
         self._hessian = jax.jit(hessian, compiler_options=options)
         self._curvature: dict[int, Curvature] = {}
 
-    def __call__(self, client: int, sub: Subproblem, rng: np.random.Generator) -> Solution:
-        """Solve the subproblem of a client; the result is in NumPy arrays."""
+    def __call__(
+        self, client: int, sub: Subproblem, rng: np.random.Generator, round_: int = 0, probability: float = 1.0
+    ) -> Solution:
+        """Solve the subproblem of a client, which takes part with a probability; the result is in NumPy arrays."""
         rows = self._rows(client)
         steps = self.local.num_steps(int(rows.size))
-        curvature = self.curvature(client, sub.eta) if self.local.needs_curvature else Curvature()
+        curvature = self.curvature(client, sub.eta) if self.local.certified else Curvature()
+        facts = Facts(curvature, round_, float(probability))
         batches = self.local.batches(int(rows.size), rng)
         if batches is not None:
             capacity = _capacity(steps)
@@ -73,16 +76,16 @@ class CompiledClients:
             used[:steps] = batches.used
             rows = rows._replace(batch=batch, used=used)
         with precision.scope(self.dtype):
-            return tree.map(np.asarray, self._solve(self.samples, sub, rows, np.int32(steps), curvature))
+            return tree.map(np.asarray, self._solve(self.samples, sub, rows, np.int32(steps), facts))
 
     def curvature(self, client: int, eta: float) -> Curvature:
         """Return bounds on the Hessian of f_i, the problem's own or an estimate at x^0, that make phi convex."""
-        if self.problem.curvature is not None:
-            found = Curvature(*self.problem.curvature)
-        else:
-            if client not in self._curvature:
-                self._curvature[client] = self._estimate(client)
-            found = self._curvature[client]
+        if client not in self._curvature:
+            known = self.problem.known_curvature(client)
+            self._curvature[client] = (
+                self.curvature_at(client, self.problem.init) if known is None else Curvature(*known)
+            )
+        found = self._curvature[client]
         if not 1.0 / eta + min(found.lower, 0.0) > 0:
             remedy = f"take eta below {-1.0 / found.lower:.3g}" if found.lower < 0 else "add a proximal term"
             raise ValueError(
@@ -91,14 +94,15 @@ class CompiledClients:
             )
         return found
 
-    def _estimate(self, client: int) -> Curvature:
-        x0, rows = tree.cast(self.problem.init, self.dtype), self._rows(client)
+    def curvature_at(self, client: int, x: Tree) -> Curvature:
+        """Return the least and the largest eigenvalue of the Hessian of f_i at x."""
+        x, rows = tree.cast(x, self.dtype), self._rows(client)
 
         def product(v: Tree) -> Tree:
             with precision.scope(self.dtype):
-                return tree.map(np.asarray, self._hessian(self.samples, x0, v, rows))
+                return tree.map(np.asarray, self._hessian(self.samples, x, v, rows))
 
-        return lanczos(product, x0)
+        return lanczos(product, x)
 
     def _rows(self, client: int) -> Rows:
         start, stop = self.offsets[client], self.offsets[client + 1]

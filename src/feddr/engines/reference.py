@@ -12,7 +12,7 @@ from feddr.engines import rounds as common
 from feddr.engines.result import Result
 from feddr.engines.rounds import Callback, Progress, State
 from feddr.history import History, Row
-from feddr.local import Curvature, LocalSolver, Solution, Subproblem
+from feddr.local import Curvature, Facts, LocalSolver, Solution, Subproblem
 from feddr.problem import Problem
 from feddr.sampling import Full, Sampling
 
@@ -35,6 +35,7 @@ def reference(
     check(algorithm, problem, sampling)
     dtype = precisions.of(precision)
     n, w, g = problem.data.num_clients, problem.client_weights, problem.regulariser
+    p = sampling.probabilities(n)
     x0 = tree.cast(problem.init, dtype)
     state, history = State(server=algorithm.server(tree.cast(x0, np.float64))), History()
     gradient = jax.jit(jax.grad(lambda x, batch: jnp.mean(problem.loss(x, batch))))
@@ -43,19 +44,21 @@ def reference(
         with precisions.scope(np.float64):
             return tree.map(np.asarray, g.prox(x, eta))
 
-    def curvature(samples: tree.Tree) -> Curvature:
-        if problem.curvature is not None:
-            return Curvature(*problem.curvature)
+    def curvature(i: int, samples: tree.Tree) -> Curvature:
+        known = problem.known_curvature(i)
+        if known is not None:
+            return Curvature(*known)
         flat, restore = ravel_pytree(x0)
         hessian = jax.hessian(lambda v: jnp.mean(problem.loss(restore(v), samples)))(flat)
         eigenvalues = np.linalg.eigvalsh(hessian)
         return Curvature(float(eigenvalues[0]), float(eigenvalues[-1]))
 
-    def solve(i: int, sub: Subproblem) -> Solution:
+    def solve(k: int, i: int, sub: Subproblem) -> Solution:
         samples = precisions.samples(problem.data.train.client(i), dtype)
         size = len(next(iter(samples.values())))
         batches = local.batches(size, common.client_rng(seed, i, state.updates.get(i, 0)))
-        progress = local.init(sub, curvature(samples) if local.needs_curvature else Curvature())
+        facts = Facts(curvature(i, samples) if local.certified else Curvature(), k, p[i])
+        progress = local.init(sub, facts)
         gradients = []
         for t in range(local.num_steps(size)):
             if progress.done:
@@ -74,7 +77,7 @@ def reference(
             c = state.clients[i] if i in state.clients else algorithm.client(x0, message)
             sub = algorithm.subproblem(c, message)
             with precisions.scope(dtype):
-                solution = solve(i, sub)
+                solution = solve(k, i, sub)
             joined += 0.0 if i in state.clients else w[i]
             state.clients[i], upload = algorithm.finish(c, message, sub, solution)
             common.check_finite(upload, i, k, local, algorithm)

@@ -1,18 +1,25 @@
 """What a run returns, and how it is kept."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from feddr import tree
 from feddr.algorithms import Algorithm
 from feddr.engines.rounds import State
+from feddr.events import Event
 from feddr.history import History
+from feddr.local import LocalSolver
 from feddr.problem import Problem
+from feddr.sampling import Sampling
 from feddr.tree import Tree
+
+if TYPE_CHECKING:
+    from feddr.certify import Watch
 
 
 @dataclass(frozen=True)
@@ -29,6 +36,15 @@ class Result:
         Server and clients at the end; ``state.clients`` holds those that have taken part.
     settings
         What the run was asked to do, in words and numbers.
+    local, sampling
+        Who solved the subproblems, and who took part.
+    watch
+        What was measured in every round for ``feddr.certify.certificate``, if it was asked for.
+    events
+        What clients did when, where the engine has a clock: what ``plots.timeline`` draws.
+    tau, T
+        The largest staleness of an update, and the longest run of updates without some client, where clients do not
+        wait for each other.
     """
 
     params: Tree
@@ -37,9 +53,18 @@ class Result:
     problem: Problem
     algorithm: Algorithm
     settings: dict[str, Any]
+    local: LocalSolver | None = None
+    sampling: Sampling | None = None
+    watch: "Watch | None" = None
+    events: Sequence[Event] = ()
+    tau: int | None = None
+    T: int | None = None
 
     def save(self, folder: str | Path) -> Path:
-        """Write history.csv, model.safetensors, settings.json and curves.png into ``folder``, and return it."""
+        """Write history.csv, model.safetensors, settings.json and curves.png into ``folder``, and return it.
+
+        A certificate is written to certificate.json; a run with a clock has time.png and timeline.png, too.
+        """
         from safetensors.numpy import save_file
 
         from feddr import plots
@@ -50,5 +75,15 @@ class Result:
         arrays = {name: np.ascontiguousarray(leaf) for name, leaf in tree.named(self.params).items()}
         save_file(arrays, folder / "model.safetensors")
         (folder / "settings.json").write_text(json.dumps(self.settings, indent=2) + "\n", encoding="utf-8")
-        plots.save(plots.curves({type(self.algorithm).__name__: self.history}), folder / "curves.png")
+        if self.watch is not None:
+            from feddr.certify import certificate
+
+            found = json.dumps(certificate(self).to_dict(), indent=2)
+            (folder / "certificate.json").write_text(found + "\n", encoding="utf-8")
+        name = type(self.algorithm).__name__
+        plots.save(plots.curves({name: self.history}), folder / "curves.png")
+        if plots.has_time({name: self.history}):
+            plots.save(plots.time_curves({name: self.history}), folder / "time.png")
+        if self.events:
+            plots.save(plots.timeline(self.events, name), folder / "timeline.png")
         return folder

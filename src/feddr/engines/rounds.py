@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -11,7 +11,7 @@ from feddr import precision, tree
 from feddr.algorithms import Uploads
 from feddr.algorithms.algorithm import Prox
 from feddr.history import Row
-from feddr.prox import Regulariser
+from feddr.prox import Regulariser, Zero
 from feddr.tree import Tree
 
 
@@ -72,19 +72,31 @@ def sampling_rng(seed: int, round_: int) -> np.random.Generator:
     return np.random.default_rng([_SAMPLING, seed, round_])
 
 
-def gather(uploads: Iterable[tuple[float, bool, Tree]]) -> Uploads:
-    """Add up (w_i, whether the client is new, upload_i) in float64, in the given order."""
-    total, weight, joined = None, 0.0, 0.0
-    for w, new, upload in uploads:
-        scaled = tree.map(lambda a, w=w: w * np.asarray(a, np.float64), upload)
+class Accepted(NamedTuple):
+    """An upload that the server takes in: w_i, whether the client is new, what it sent, its factor if it is stale."""
+
+    weight: float
+    new: bool
+    upload: Tree
+    factor: float = 1.0
+
+
+def gather(uploads: Iterable[Accepted]) -> Uploads:
+    """Add up uploads in float64, in the given order."""
+    total, weight, joined, discounted = None, 0.0, 0.0, 0.0
+    for w, new, upload, factor in uploads:
+        scaled = tree.map(lambda a, c=factor * w: c * np.asarray(a, np.float64), upload)
         total = scaled if total is None else tree.add(total, scaled)
         weight += w
         joined += w if new else 0.0
-    return Uploads(total, weight, joined)
+        discounted += factor * w
+    return Uploads(total, weight, joined, discounted / weight)
 
 
 def server_prox(g: Regulariser) -> Prox:
     """Return prox_{eta g} on the server's float64 arrays, compiled."""
+    if isinstance(g, Zero):
+        return lambda x, _: x
     compiled = jax.jit(g.prox)
 
     def prox(x: Tree, eta: float) -> Tree:

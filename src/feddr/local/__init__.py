@@ -4,6 +4,22 @@ from feddr.local.accelerated import Accelerated
 from feddr.local.optax import Optax
 from feddr.local.sgd import SGD
 from feddr.local.solver import LocalSolver, solve
-from feddr.local.subproblem import Curvature, Solution, Subproblem
+from feddr.local.stopping import Absolute, Epochs, Relative, Stopping, Tolerance
+from feddr.local.subproblem import Curvature, Facts, Solution, Subproblem
 
-__all__ = ["SGD", "Accelerated", "Curvature", "LocalSolver", "Optax", "Solution", "Subproblem", "solve"]
+__all__ = [
+    "SGD",
+    "Absolute",
+    "Accelerated",
+    "Curvature",
+    "Epochs",
+    "Facts",
+    "LocalSolver",
+    "Optax",
+    "Relative",
+    "Solution",
+    "Stopping",
+    "Subproblem",
+    "Tolerance",
+    "solve",
+]

@@ -1,4 +1,4 @@
-"""Nesterov's accelerated gradient method, stopped by a certificate."""
+"""Nesterov's accelerated gradient method, which knows how far it is from the exact prox."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
@@ -9,23 +9,31 @@ import numpy as np
 
 from feddr import tree
 from feddr.local.solver import Batches, State
-from feddr.local.subproblem import Curvature, Subproblem
+from feddr.local.stopping import Stopping, Tolerance
+from feddr.local.subproblem import Facts, Subproblem
 from feddr.tree import Tree
 
 
 class Memory(NamedTuple):
-    """The last gradient step, what is known of phi (mu <= its curvature <= smoothness), and the progress so far."""
+    """The last gradient step and the start, what is known of phi and the client, and the progress so far.
+
+    The eigenvalues of phi's Hessian lie between mu and smoothness; ``best`` is the least gradient norm, found
+    ``since`` steps ago.
+    """
 
     x: Tree
+    start: Tree
     mu: Any
     smoothness: Any
+    facts: Facts
     best: Any
     since: Any
+    steps: Any
 
 
 @dataclass(frozen=True)
 class Accelerated:
-    """Accelerated full gradients until the distance to the exact prox is at most ``tol``, for sure.
+    """Accelerated full gradients until the distance to the exact prox is small enough, for sure.
 
     With l <= eigenvalues of the Hessian of f_i <= L, phi is mu-strongly convex for mu = 1/eta + min(l, 0), and
     ||x - prox|| <= ||grad phi(x)|| / mu: the test that stops the solver and the error that it reports.
@@ -34,6 +42,8 @@ class Accelerated:
     ----------
     tol
         Largest distance to the exact minimiser.
+    stopping
+        Another rule instead: ``Absolute(M)``, ``Relative(theta_hat)`` or ``Epochs(E)``.
     max_steps
         A limit that should not be met; where it is, the error is reported as infinite.
 
@@ -48,10 +58,11 @@ class Accelerated:
     """
 
     tol: float = 1e-8
+    stopping: Stopping | None = None
     max_steps: int = 10_000
 
     batch_size: ClassVar[None] = None
-    needs_curvature: ClassVar[bool] = True
+    certified: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if not 0 < self.tol < float("inf"):
@@ -65,12 +76,19 @@ class Accelerated:
     def batches(self, size: int, rng: np.random.Generator) -> Batches | None:
         return None
 
-    def init(self, sub: Subproblem, curvature: Curvature) -> State:
-        mu = 1.0 / sub.eta + jnp.minimum(curvature.lower, 0.0)
-        smoothness = 1.0 / sub.eta + jnp.maximum(curvature.upper, 0.0)
+    @property
+    def rule(self) -> Stopping:
+        """The rule that stops it."""
+        return Tolerance(self.tol) if self.stopping is None else self.stopping
+
+    def init(self, sub: Subproblem, facts: Facts) -> State:
+        mu = 1.0 / sub.eta + jnp.minimum(facts.curvature.lower, 0.0)
+        smoothness = 1.0 / sub.eta + jnp.maximum(facts.curvature.upper, 0.0)
         dtype = jnp.result_type(*jax.tree.leaves(sub.start))
         infinity = jnp.asarray(jnp.inf, dtype)
-        memory = Memory(sub.start, jnp.asarray(mu, dtype), jnp.asarray(smoothness, dtype), infinity, jnp.int32(0))
+        zero = jnp.int32(0)
+        mu, smoothness, facts = tree.map(lambda a: jnp.asarray(a, dtype), (mu, smoothness, facts))
+        memory = Memory(sub.start, sub.start, mu, smoothness, facts, best=infinity, since=zero, steps=zero)
         return State(sub.start, memory, infinity, done=False)
 
     def step(self, state: State, gradient: Tree) -> State:
@@ -79,13 +97,14 @@ class Accelerated:
         root = jnp.sqrt(memory.mu / memory.smoothness)
         error = norm / memory.mu
         since = jnp.where(norm < memory.best, 0, memory.since + 1)
-        done = (error <= self.tol) | (since > 20 / root)
+        steps, moved = memory.steps + 1, _norm(tree.sub(y, memory.start))
+        done = self.rule.holds(error, moved, steps, memory.facts) | (since > 20 / root)
 
         beta = (1 - root) / (1 + root)
         x = tree.map(lambda a, d: a - d / memory.smoothness, y, gradient)
         following = tree.map(lambda new, old: new + beta * (new - old), x, memory.x)
         point = tree.map(lambda a, b: jnp.where(done, a, b), y, following)
-        memory = memory._replace(x=x, best=jnp.minimum(norm, memory.best), since=since)
+        memory = memory._replace(x=x, best=jnp.minimum(norm, memory.best), since=since, steps=steps)
         return State(point, memory, jnp.where(done, error, jnp.inf), done)
 
 

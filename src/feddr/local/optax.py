@@ -9,7 +9,7 @@ import optax
 
 from feddr.local import batches
 from feddr.local.solver import Batches, State
-from feddr.local.subproblem import Curvature, Subproblem
+from feddr.local.subproblem import Facts, Subproblem
 from feddr.tree import Tree
 
 
@@ -34,7 +34,7 @@ class Optax:
     epochs: int = 1
     batch_size: int | None = 10
 
-    needs_curvature: ClassVar[bool] = False
+    certified: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         batches.check(self.epochs, self.batch_size)
@@ -45,7 +45,7 @@ class Optax:
     def batches(self, size: int, rng: np.random.Generator) -> Batches | None:
         return batches.shuffled(size, self.epochs, self.batch_size, rng)
 
-    def init(self, sub: Subproblem, curvature: Curvature) -> State:
+    def init(self, sub: Subproblem, facts: Facts) -> State:
         return State(sub.start, self.optimiser.init(sub.start), error=jnp.nan, done=False)
 
     def step(self, state: State, gradient: Tree) -> State:

@@ -9,7 +9,7 @@ import numpy as np
 from feddr import tree
 from feddr.local import batches
 from feddr.local.solver import Batches, State
-from feddr.local.subproblem import Curvature, Subproblem
+from feddr.local.subproblem import Facts, Subproblem
 from feddr.tree import Tree
 
 
@@ -39,7 +39,7 @@ class SGD:
     batch_size: int | None = 10
     momentum: float = 0.0
 
-    needs_curvature: ClassVar[bool] = False
+    certified: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         if not 0 < self.lr < float("inf"):
@@ -54,7 +54,7 @@ class SGD:
     def batches(self, size: int, rng: np.random.Generator) -> Batches | None:
         return batches.shuffled(size, self.epochs, self.batch_size, rng)
 
-    def init(self, sub: Subproblem, curvature: Curvature) -> State:
+    def init(self, sub: Subproblem, facts: Facts) -> State:
         velocity = tree.map(jnp.zeros_like, sub.start) if self.momentum else None
         return State(sub.start, velocity, error=jnp.nan, done=False)
 

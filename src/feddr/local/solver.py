@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from feddr import tree
-from feddr.local.subproblem import Curvature, Solution, Subproblem
+from feddr.local.subproblem import Facts, Solution, Subproblem
 from feddr.tree import Tree
 
 
@@ -52,8 +52,8 @@ class LocalSolver(Protocol):
         """Rows in a step, None for all rows of the client."""
 
     @property
-    def needs_curvature(self) -> bool:
-        """Whether ``init`` wants bounds on the Hessian of f_i."""
+    def certified(self) -> bool:
+        """Whether it bounds its own error, for which it needs to know the curvature of f_i."""
 
     def num_steps(self, size: int) -> int:
         """Return the number of steps, at most, for a client with ``size`` samples."""
@@ -61,7 +61,7 @@ class LocalSolver(Protocol):
     def batches(self, size: int, rng: np.random.Generator) -> Batches | None:
         """Return the rows of each step, None where every step uses all rows."""
 
-    def init(self, sub: Subproblem, curvature: Curvature) -> State:
+    def init(self, sub: Subproblem, facts: Facts) -> State:
         """Return the first state."""
 
     def step(self, state: State, gradient: Tree) -> State:
@@ -73,7 +73,7 @@ def solve(
     sub: Subproblem,
     oracle: Callable[[Tree, Any], Tree],
     steps: Any,
-    curvature: Curvature,
+    facts: Facts,
     mean_gradient: bool,
 ) -> Solution:
     """Run ``solver`` on ``sub`` in one traceable loop.
@@ -99,6 +99,6 @@ def solve(
         return t + 1, state, tree.add(total, gradient) if mean_gradient else None
 
     total = tree.map(jnp.zeros_like, sub.start) if mean_gradient else None
-    t, state, total = jax.lax.while_loop(unfinished, step, (jnp.int32(0), solver.init(sub, curvature), total))
+    t, state, total = jax.lax.while_loop(unfinished, step, (jnp.int32(0), solver.init(sub, facts), total))
     mean = tree.map(lambda a: a / jnp.maximum(t, 1).astype(a.dtype), total) if mean_gradient else None
     return Solution(state.point, t, state.error, mean)

@@ -55,3 +55,11 @@ class Curvature(NamedTuple):
 
     lower: Any = float("nan")
     upper: Any = float("nan")
+
+
+class Facts(NamedTuple):
+    """What a solver may know beside the subproblem: the client's curvature and probability p_i, and the round k."""
+
+    curvature: Curvature = Curvature()
+    round: Any = 0
+    probability: Any = 1.0

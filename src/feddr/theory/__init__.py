@@ -60,11 +60,13 @@ Every range is derived from the positivity of its descent and tested from both s
 """
 
 from feddr.theory import asynchronous, relative, synchronous
+from feddr.theory.advice import recommend
 from feddr.theory.asynchronous import AsyncConstants
 from feddr.theory.boundary import Curve, region
 from feddr.theory.relative import RelativeConstants
+from feddr.theory.smoothness import Smoothness, smoothness
 from feddr.theory.synchronous import Constants, Gammas
-from feddr.theory.tuning import Recommendation, recommend
+from feddr.theory.tuning import Recommendation, recommend_for
 
 __all__ = [
     "AsyncConstants",
@@ -73,9 +75,12 @@ __all__ = [
     "Gammas",
     "Recommendation",
     "RelativeConstants",
+    "Smoothness",
     "asynchronous",
     "recommend",
+    "recommend_for",
     "region",
     "relative",
+    "smoothness",
     "synchronous",
 ]

@@ -14,7 +14,7 @@ from feddr.theory.synchronous import Constants, Gammas
 
 @dataclass(frozen=True)
 class Recommendation:
-    """Step sizes, the constants that they give, and why they were chosen; made by `recommend`."""
+    """Step sizes, the constants that they give, and why they were chosen; made by `recommend_for`."""
 
     alpha: float
     eta: float
@@ -23,7 +23,7 @@ class Recommendation:
     reasons: tuple[str, ...]
 
 
-def recommend(
+def recommend_for(
     L: float,
     n: int,
     p_hat: float,
@@ -61,7 +61,7 @@ def recommend(
 
     Examples
     --------
-    >>> best = recommend(L=1.0, n=30, p_hat=1 / 3, exact=True)
+    >>> best = recommend_for(L=1.0, n=30, p_hat=1 / 3, exact=True)
     >>> round(best.alpha, 3), round(best.eta, 3), round(best.constants.total(1.0), 1)
     (0.747, 0.253, 113.3)
     """
@@ -91,7 +91,7 @@ def _absolute(L: float, p_hat: float, gap: float, M: float) -> Recommendation:
         alpha = s * synchronous.alpha_max()
         return synchronous.constants(L, p_hat, alpha, t * synchronous.eta_max(alpha, L), gap=gap, M=M)
 
-    c = at(*_minimise(lambda s, t: at(s, t).total(gap, M), 2))
+    c = at(*minimise(lambda s, t: at(s, t).total(gap, M), 2))
     largest = synchronous.eta_max(c.alpha, L, c.gammas.gamma4)
     ratio = c.total(gap, M) / synchronous.constants(L, p_hat, 1.0, 1 / (3 * L), gap=gap, M=M).total(gap, M)
     accuracy = "an exact prox" if M == 0 else f"errors M = {M:.4g}, gamma4 = {c.gammas.gamma4:.4g}"
@@ -113,7 +113,7 @@ def _relative(L: float, p_hat: float, theta_hat: float, gap: float) -> Recommend
     def at(t: float) -> RelativeConstants:
         return relative.constants(L, p_hat, t * largest, theta_hat)
 
-    c = at(*_minimise(lambda t: at(t).C, 1))
+    c = at(*minimise(lambda t: at(t).C, 1))
     reasons = (
         _strongly_convex(c.eta, L),
         f"The theorem on relative accuracies has alpha = 1; theta_hat = {theta_hat:.4g} is below 1/256, and eta must "
@@ -132,7 +132,7 @@ def _delayed(L: float, n: int, p_hat: float, tau: int, T: int, gap: float) -> Re
         eta = t * asynchronous.eta_max(alpha, L, n, tau)
         return asynchronous.constants(L, n, p_hat, alpha, eta, tau=tau, T=T)
 
-    c = at(*_minimise(lambda s, t: at(s, t).C_hat, 2))
+    c = at(*minimise(lambda s, t: at(s, t).C_hat, 2))
     free = 2 * tau**2 <= n
     reasons = (
         _strongly_convex(c.eta, L),
@@ -168,7 +168,7 @@ def _worst_case() -> str:
     )
 
 
-def _minimise(objective: Callable[..., float], dimension: int) -> tuple[float, ...]:
+def minimise(objective: Callable[..., float], dimension: int) -> tuple[float, ...]:
     """Return the minimiser over the open unit cube: a grid, then ever finer grids around the best point.
 
     The objectives are smooth, grow without bound towards the ends of the step sizes and have one valley; each grid

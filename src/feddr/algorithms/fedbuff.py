@@ -1,0 +1,72 @@
+"""FedBuff: buffered asynchronous aggregation (Nguyen, Malik, Zhan, Yousefpour, Rabbat, Malek and Huba 2022)."""
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+from feddr import tree
+from feddr.algorithms.algorithm import Prox, Uploads
+from feddr.algorithms.fedavg import Server
+from feddr.local import Solution, Subproblem
+from feddr.tree import Tree
+
+
+@dataclass(frozen=True)
+class FedBuff:
+    """The server takes a step when it has heard from ``buffer`` clients.
+
+    Client i minimises f_i from the version xbar^{k-d} that it read and sends how far it went. With K changes in the
+    buffer, the server computes
+
+        xbar := xbar + server_lr * sum over the buffer of w_i s(d_i) (x_i - xbar^{k-d_i}) / sum of w_i,
+        s(d) = 1 / sqrt(1 + d)
+
+    which for equal weights is the published mean over the buffer.
+
+    Parameters
+    ----------
+    buffer
+        Uploads in a step, K.
+    server_lr
+        Step size of the server.
+
+    References
+    ----------
+    J. Nguyen, K. Malik, H. Zhan, A. Yousefpour, M. Rabbat, M. Malek, D. Huba. Federated Learning with Buffered
+    Asynchronous Aggregation. AISTATS 2022.
+    """
+
+    buffer: int = 10
+    server_lr: float = 1.0
+
+    composite: ClassVar[bool] = False
+    partial: ClassVar[bool] = True
+    full_start: ClassVar[bool] = False
+    mean_gradient: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        if self.buffer < 1:
+            raise ValueError(f"buffer must be at least 1, got {self.buffer}.")
+        if not 0 < self.server_lr < float("inf"):
+            raise ValueError(f"server_lr must be positive, got {self.server_lr}.")
+
+    def factor(self, staleness: int) -> float:
+        return 1.0 / math.sqrt(1.0 + staleness)
+
+    def server(self, x0: Tree) -> Server:
+        return Server(x0)
+
+    def broadcast(self, s: Server) -> Tree:
+        return s.xbar
+
+    def client(self, x0: Tree, xbar: Tree) -> None:
+        """Return nothing: a client keeps nothing from one job to the next."""
+
+    def subproblem(self, c: None, xbar: Tree) -> Subproblem:
+        return Subproblem(start=xbar)
+
+    def finish(self, c: None, xbar: Tree, sub: Subproblem, solution: Solution) -> tuple[None, Tree]:
+        return None, tree.increment(solution.x, xbar)
+
+    def aggregate(self, s: Server, uploads: Uploads, prox: Prox) -> Server:
+        return Server(tree.axpy(self.server_lr / uploads.weight, uploads.sum, s.xbar))

@@ -1,0 +1,123 @@
+"""What can be measured of a run of FedDR: the bookkeeping law, the Lyapunov value, the errors of the proximal steps."""
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from feddr import precision, tree
+from feddr.algorithms import FedDR
+from feddr.engines.rounds import Progress, State
+from feddr.problem import Problem
+from feddr.theory.smoothness import Smoothness, smoothness
+from feddr.tree import Tree
+
+
+def bookkeeping_gap(problem: Problem, algorithm: FedDR, state: State) -> float:
+    """Return || xtilde - sum_i w_i xhat_i / sum_i w_i ||, over the clients that the server counts.
+
+    It is zero but for rounding: the law (INV) that the whole analysis of FedDR rests on. With ``init="lazy"`` the
+    server counts every client from the start, those not heard from with xhat_i = x^0.
+    """
+    total = tree.zeros_like(state.server.xtilde)
+    weight = 0.0
+    x0 = tree.cast(problem.init, np.float64)
+    for i, w in enumerate(problem.client_weights):
+        if i not in state.clients and algorithm.init != "lazy":
+            continue
+        xhat = state.clients[i].xhat if i in state.clients else x0
+        total = tree.map(lambda a, b, w=w: a + w * np.asarray(b, np.float64), total, xhat)
+        weight += w
+    if not weight:
+        return 0.0
+    return tree.norm(tree.sub(state.server.xtilde, tree.scale(1.0 / weight, total)))
+
+
+def lyapunov(problem: Problem, algorithm: FedDR, state: State) -> float:
+    """Return V = g(xbar) + sum_i w_i [ f_i(x_i) + <grad f_i(x_i), xbar - x_i> + ||xbar - x_i||^2 / (2 eta) ].
+
+    With exact proximal steps, everybody active and alpha, eta within the theory, V never increases; in general its
+    expectation does not. With the lazy start it begins at F(x^0).
+    """
+    return _over_clients(problem, algorithm, state)[0]
+
+
+def _over_clients(
+    problem: Problem, algorithm: FedDR, state: State, mu: Callable[[int], float] | None = None
+) -> tuple[float, float]:
+    """Return V and, given the strong convexity of each subproblem, the sum of w_i eps_i^2."""
+    xbar: Tree = state.server.xbar
+    eta = float(algorithm.eta)
+    x0 = tree.cast(problem.init, np.float64)
+    with precision.scope(np.float64):
+        value = float(problem.regulariser.value(xbar))
+    errors = 0.0
+    for i, w in enumerate(problem.client_weights):
+        x, y = (state.clients[i].x, state.clients[i].y) if i in state.clients else (x0, x0)
+        x = tree.cast(x, np.float64)
+        f, gradient = problem.client_value_and_gradient(i, x)
+        step = tree.sub(xbar, x)
+        slope = sum(float(np.vdot(a, b)) for a, b in zip(tree.leaves(gradient), tree.leaves(step), strict=True))
+        value += w * (f + slope + tree.norm(step) ** 2 / (2 * eta))
+        if mu is not None:
+            # phi is mu-strongly convex, so ||x - prox|| <= ||grad phi(x)|| / mu.
+            phi = tree.map(lambda d, a, b: d + (a - np.asarray(b, np.float64)) / eta, gradient, x, y)
+            errors += w * (tree.norm(phi) / mu(i)) ** 2
+    return float(value), float(errors)
+
+
+class Measurement(NamedTuple):
+    """A round of a run.
+
+    Parameters
+    ----------
+    gradient_mapping
+        ||G_eta(xbar^k)|| with the algorithm's eta, over all clients.
+    lyapunov
+        V^k.
+    errors
+        A bound on sum_i w_i eps_{i,k}^2, the squared distances to the exact prox; NaN where there is none.
+    bookkeeping
+        The gap in (INV), relative to 1 + ||xtilde||.
+    """
+
+    gradient_mapping: float
+    lyapunov: float
+    errors: float
+    bookkeeping: float
+
+
+def watch_for(problem: Problem, algorithm: Any) -> "Watch":
+    """Return the callback that measures a run, which must be one of FedDR."""
+    if not isinstance(algorithm, FedDR):
+        raise ValueError(f"Certificates are for FedDR, whose theorems are known, got {algorithm}; leave certify out.")
+    return Watch(problem, algorithm, smoothness(problem))
+
+
+class Watch:
+    """A callback for ``simulate`` that measures every round, at the price of a gradient of every client.
+
+    Parameters
+    ----------
+    smoothness
+        Bounds on the curvature, from ``theory.smoothness``; they turn gradients into bounds on errors.
+    """
+
+    def __init__(self, problem: Problem, algorithm: FedDR, smoothness: Smoothness) -> None:
+        self.problem, self.algorithm, self.smoothness = problem, algorithm, smoothness
+        self.rounds: list[Measurement] = []
+        self.xbar: Tree = problem.init
+
+    def __call__(self, progress: Progress) -> None:
+        """Measure the round that has just ended."""
+        state = progress.state
+        self.xbar = state.server.xbar
+        value, errors = _over_clients(self.problem, self.algorithm, state, self._mu)
+        mapping = self.problem.gradient_mapping(state.server.xbar, float(self.algorithm.eta))
+        gap = bookkeeping_gap(self.problem, self.algorithm, state) / (1.0 + tree.norm(state.server.xtilde))
+        self.rounds.append(Measurement(tree.norm(mapping), value, errors, gap))
+
+    def _mu(self, i: int) -> float:
+        mu = 1.0 / float(self.algorithm.eta) + min(float(self.smoothness.lowers[i]), 0.0)
+        return mu if mu > 0 else math.nan

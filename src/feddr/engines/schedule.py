@@ -1,0 +1,143 @@
+"""Who works when: clients and their jobs in virtual time, without what they compute."""
+
+import heapq
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from feddr import events
+from feddr.delays import Delay, Job, Timing
+from feddr.delays.draw import uniform
+
+_CHOICE = 0
+
+
+@dataclass(slots=True)
+class Running:
+    """A job in flight: the version of xbar that it read, and for who computes it the message and the answer."""
+
+    client: int
+    number: int
+    start: float
+    end: float
+    timing: Timing
+    read: int
+    message: Any = None
+    answer: Any = None
+
+    @property
+    def lost(self) -> bool:
+        """Whether its client drops out before the upload arrives."""
+        return self.timing.lost_after is not None
+
+
+class Schedule:
+    """A discrete-event simulation of n clients, of whom at most ``concurrency`` work at a time.
+
+    A client has at most one thing to come, the end of its job or its return, so the heap holds (time, client) and ties
+    are broken by client. When there is room, the next client is drawn from those that are there and idle.
+
+    Parameters
+    ----------
+    describe
+        From (client, number of its job) to the job, for the model of delays.
+    """
+
+    def __init__(
+        self,
+        n: int,
+        delays: Delay,
+        seed: int,
+        describe: Callable[[int, int], Job],
+        concurrency: int,
+        record: events.Record,
+    ) -> None:
+        self.delays, self.seed, self.describe, self.record = delays, seed, describe, record
+        self.time = 0.0
+        self.room = concurrency
+        self.jobs: dict[int, Running] = {}
+        self.heap: list[tuple[float, int]] = []
+        self.idle = list(range(n))
+        self.numbers = [0] * n
+        self.free = [0.0] * n
+        self.draws = 0
+
+    def resume(self, time: float, numbers: Mapping[int, int], free: Mapping[int, float]) -> None:
+        """Go on from a time at which clients have had so many jobs and are free from then on."""
+        self.time = time
+        for client, number in numbers.items():
+            self.numbers[client] = number
+        for client, since in free.items():
+            self.free[client] = since
+            if since > time:
+                self.idle.remove(client)
+                self._wait(client, since)
+
+    def step(self) -> Running | None:
+        """Go to the next event, and return the job whose upload arrives; None for a drop-out or a return."""
+        self.time, client = heapq.heappop(self.heap)
+        job = self.jobs.pop(client, None)
+        if job is None:
+            self.idle.append(client)
+            return None
+        self.room += 1
+        if not job.lost:
+            self.idle.append(client)
+            self.free[client] = self.time
+            return job
+        self.record.job(client, job.start, job.timing, job.read, -1, job.end)
+        self.free[client] = back = self.time + job.timing.pause
+        self.record.away(client, self.time, back)
+        if back > self.time:
+            self._wait(client, back)
+        else:
+            self.idle.append(client)
+        return None
+
+    def begin(self, version: int) -> list[Running]:
+        """Let idle clients begin from this version of xbar while there is room, and return their jobs."""
+        begun = []
+        while self.room and self.idle:
+            client = self._choose()
+            number = self.numbers[client]
+            timing = self.delays.apply(self.describe(client, number), Timing())
+            if timing.online is not None:
+                there, _ = timing.online(self.time)
+                if there > self.time:
+                    self._wait(client, there)
+                    continue
+            self.record.gap(client, self.free[client], self.time, timing.online)
+            job = Running(client, number, self.time, events.work(self.time, timing), timing, version)
+            self.numbers[client] += 1
+            self.room -= 1
+            self.jobs[client] = job
+            self._wait(client, job.end)
+            begun.append(job)
+        return begun
+
+    def arrived(self, job: Running, version: int) -> None:
+        """Record a job whose upload has arrived at the server with this version."""
+        self.record.job(job.client, job.start, job.timing, job.read, version, job.end)
+
+    def close(self) -> None:
+        """Record what is under way when the run ends."""
+        for job in self.jobs.values():
+            self.record.job(job.client, job.start, job.timing, job.read, -1, self.time)
+        for client, free in enumerate(self.free):
+            if client not in self.jobs and free < self.time and not self.record.full:
+                timing = self.delays.apply(self.describe(client, self.numbers[client]), Timing())
+                self.record.gap(client, free, self.time, timing.online)
+        self.record.cut(self.time)
+
+    def _choose(self) -> int:
+        last = len(self.idle) - 1
+        if last >= self.room:
+            self.draws += 1
+            drawn = int(uniform((_CHOICE, self.seed), self.draws) * (last + 1))
+            self.idle[drawn], self.idle[last] = self.idle[last], self.idle[drawn]
+        return self.idle.pop()
+
+    def _wait(self, client: int, until: float) -> None:
+        if until < math.inf:
+            heapq.heappush(self.heap, (until, client))

@@ -1,0 +1,104 @@
+"""When a certified solver may stop: the accuracies of the paper.
+
+A rule sees a bound on the distance to the exact prox, how far the solver has moved from its start, how many gradients
+it has computed, and the facts about the client.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from feddr.local.subproblem import Facts
+
+
+class Stopping(Protocol):
+    """A rule: whether a solver may stop where it is."""
+
+    def holds(self, error: Any, moved: Any, steps: Any, facts: Facts) -> Any:
+        """Return whether to stop.
+
+        Parameters
+        ----------
+        error
+            A bound on ||x - prox||.
+        moved
+            ||x - start||; FedDR starts at the client's last x_i.
+        steps
+            Gradients computed, this one included.
+        facts
+            The round and the probability of the client.
+        """
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """||x - prox|| <= tol, the same in every round."""
+
+    tol: float
+
+    def __post_init__(self) -> None:
+        _positive("tol", self.tol)
+
+    def holds(self, error: Any, moved: Any, steps: Any, facts: Facts) -> Any:
+        return error <= self.tol
+
+
+@dataclass(frozen=True)
+class Absolute:
+    """||x - prox||^2 <= M / (2 (k + 1)^2) in round k (Tran-Dinh et al. 2021, remark on accuracies).
+
+    The squares are summable, which is what Theorem 3.1 asks for; round 0 is the start-up round of ``init="full"``.
+    """
+
+    M: float
+
+    def __post_init__(self) -> None:
+        _positive("M", self.M)
+
+    def holds(self, error: Any, moved: Any, steps: Any, facts: Facts) -> Any:
+        return 2 * (facts.round + 1) ** 2 * error**2 <= self.M
+
+
+@dataclass(frozen=True)
+class Relative:
+    """||x - prox||^2 <= theta_hat p_i ||x - x_i||^2, with x_i the last iterate and p_i the client's probability.
+
+    A client stops early while it moves far and works harder as the run settles (Tran-Dinh et al. 2021, theorem on
+    relative accuracies, which needs theta_hat < 1/256).
+
+    Parameters
+    ----------
+    theta_hat
+        The accuracy.
+    start
+        The absolute tolerance of the start-up round of ``init="full"``: the theorem starts from an exact prox.
+    """
+
+    theta_hat: float
+    start: float = 1e-9
+
+    def __post_init__(self) -> None:
+        _positive("theta_hat", self.theta_hat)
+        _positive("start", self.start)
+
+    def holds(self, error: Any, moved: Any, steps: Any, facts: Facts) -> Any:
+        relative = error**2 <= self.theta_hat * facts.probability * moved**2
+        return ((facts.round == 0) & (error <= self.start)) | ((facts.round > 0) & relative)
+
+
+@dataclass(frozen=True)
+class Epochs:
+    """A fixed number of passes over the client's samples, whatever the error."""
+
+    epochs: int
+
+    def __post_init__(self) -> None:
+        if self.epochs < 1:
+            raise ValueError(f"epochs must be at least 1, got {self.epochs}.")
+
+    def holds(self, error: Any, moved: Any, steps: Any, facts: Facts) -> Any:
+        return steps >= self.epochs
+
+
+def _positive(name: str, value: float) -> None:
+    if not 0 < value < float("inf"):
+        raise ValueError(f"{name} must be positive, got {value}.")

@@ -1,0 +1,155 @@
+"""What a certificate says, what it refuses, and that it catches a wrong algorithm."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import feddr
+from feddr import local, tree
+from feddr.algorithms.algorithm import Prox, Uploads
+from feddr.algorithms.feddr import Client, Server
+from feddr.certify import Certificate, certificate
+from feddr.local import Subproblem
+from feddr.tree import Tree
+from tests.nonconvex import make
+
+
+def run(problem: feddr.Problem, algorithm: Any, **changes: Any) -> feddr.Result:
+    arguments: dict[str, Any] = {"local": local.Accelerated(tol=1e-10), "rounds": 15, "certify": True}
+    arguments |= {"precision": "float64", "evaluate_every": 15}
+    return feddr.simulate(problem, algorithm, **(arguments | changes))
+
+
+def safe(problem: feddr.Problem, **changes: Any) -> feddr.FedDR:
+    L = feddr.theory.smoothness(problem).L
+    arguments: dict[str, Any] = {"eta": 1 / (3 * L), "alpha": 1.0, "init": "full"}
+    return feddr.FedDR(**(arguments | changes))
+
+
+def failing(found: Certificate) -> set[str]:
+    return {h.name for h in found.hypotheses if not h.holds}
+
+
+def test_a_safe_run_is_certified_with_room_to_spare() -> None:
+    problem = make(0)
+    found = certificate(run(problem, safe(problem)))
+    assert found.certified
+    assert 0 < found.ratio < 1
+    assert failing(found) == set()
+    assert "Theorem 3.1 (FedDR, inexact): certified\n" in str(found)
+    assert "estimate" not in str(found)
+
+
+def test_an_estimate_of_the_smoothness_is_called_one() -> None:
+    problem = make(0, known=False)
+    found = certificate(run(problem, feddr.FedDR(eta=0.02, init="full")))
+    assert found.certified
+    assert found.estimated
+    assert "certified, if the estimate of L is right" in str(found)
+
+
+def test_fixed_epochs_of_sgd_are_refused() -> None:
+    found = certificate(run(make(0), feddr.FedDR(eta=0.05), local=local.SGD(lr=0.05)))
+    assert not found.certified
+    assert "no certified prox accuracy" in found.refusals[0]
+    assert "NOT certified" in str(found)
+
+
+def test_other_algorithms_and_unwatched_runs_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"Certificates are for FedDR.*got FedAvg\(\)"):
+        run(make(0), feddr.FedAvg(), local=local.SGD(lr=0.1))
+    problem = make(0)
+    unwatched = certificate(run(problem, safe(problem), certify=False))
+    assert "certify=True" in unwatched.refusals[0]
+    other = feddr.simulate(problem, feddr.FedAvg(), local=local.SGD(lr=0.1), rounds=1)
+    assert "for FedDR" in certificate(other).refusals[0]
+
+
+def test_step_sizes_outside_the_theory_are_named() -> None:
+    problem = make(0)
+    L = feddr.theory.smoothness(problem).L
+    too_long = certificate(run(problem, safe(problem, eta=0.99 / (0.25 * L), alpha=1.0)))
+    assert failing(too_long) == {"step size eta"}
+    assert not too_long.certified
+    over_relaxed = certificate(run(problem, safe(problem, alpha=2.0)))
+    assert "relaxation alpha" in failing(over_relaxed)
+    joining = certificate(run(problem, safe(problem, init="joining"), sampling=feddr.sampling.Uniform(2)))
+    assert failing(joining) == {"start"}
+    wrong_bound = certificate(run(problem, safe(problem)), F_star=100.0)
+    assert failing(wrong_bound) == {"lower bound F_star"}
+
+
+@dataclass(frozen=True)
+class WrongSign(feddr.FedDR):
+    def subproblem(self, c: Client, xbar: Tree) -> Subproblem:
+        y = tree.axpy(-float(self.alpha), tree.sub(xbar, c.x), c.y)
+        return Subproblem(start=c.x, center=y, eta=float(self.eta))
+
+
+@dataclass(frozen=True)
+class PrintedStart(feddr.FedDR):
+    """xtilde^0 := x^0 although the clients' xhat_i^0 differ from it, as the paper prints it."""
+
+    def aggregate(self, s: Server, uploads: Uploads, prox: Prox) -> Server:
+        if s.weight == 0:
+            return Server(s.xtilde, prox(s.xtilde, float(self.eta)), uploads.joined)
+        return super().aggregate(s, uploads, prox)
+
+
+def test_a_wrong_sign_is_caught_by_the_lyapunov_value() -> None:
+    problem = make(0)
+    eta = 1 / (3 * feddr.theory.smoothness(problem).L)
+    right = certificate(run(problem, feddr.FedDR(eta=eta, init="full")))
+    wrong = certificate(run(problem, WrongSign(eta=eta, init="full")))
+    assert right.facts["largest rise of V"] < 1e-12
+    assert wrong.facts["largest rise of V"] > 1e-3
+
+
+def test_a_wrong_start_is_caught_by_the_bookkeeping() -> None:
+    problem = make(0)
+    eta = 1 / (3 * feddr.theory.smoothness(problem).L)
+    found = certificate(run(problem, PrintedStart(eta=eta, init="full")))
+    assert failing(found) == {"bookkeeping (INV)"}
+    assert not found.certified
+
+
+def test_a_certificate_is_saved_with_its_run(tmp_path: Path) -> None:
+    problem = make(0)
+    folder = run(problem, safe(problem)).save(tmp_path)
+    saved = json.loads((folder / "certificate.json").read_text())
+    assert saved["certified"] is True
+    assert saved["hypotheses"][0]["name"] == "smoothness L"
+    refused = run(problem, safe(problem), local=local.SGD(lr=0.01)).save(tmp_path / "refused")
+    assert json.loads((refused / "certificate.json").read_text())["bound"] is None
+
+
+def test_measured_errors_bound_what_the_solver_promised() -> None:
+    """With a tolerance tol for every client, sqrt(sum_i w_i eps_i^2) <= tol in every round."""
+    problem = make(1)
+    result = run(problem, safe(problem), local=local.Accelerated(tol=1e-6), sampling=feddr.sampling.Uniform(2))
+    assert result.watch is not None
+    assert all(m.errors**0.5 <= 1.0001e-6 for m in result.watch.rounds)
+
+
+def test_auto_takes_the_recommended_step_sizes_and_prints_them(capsys: pytest.CaptureFixture[str]) -> None:
+    problem = make(0)
+    result = run(problem, feddr.FedDR(eta="auto", alpha="auto", init="full"))
+    best = feddr.theory.recommend(problem)
+    assert result.algorithm == feddr.FedDR(eta=best.eta, alpha=best.alpha, init="full")
+    assert f"eta = {best.eta:.4g}" in capsys.readouterr().err
+    assert certificate(result).certified
+    again = run(problem, feddr.FedDR(eta=9.0, init="full"), eta="auto", alpha="auto")
+    assert again.algorithm == result.algorithm
+    one = run(problem, feddr.FedDR(eta="auto", alpha=1.2, init="full"))
+    assert one.algorithm.alpha == 1.2  # type: ignore[attr-defined]
+    assert certificate(one).certified
+    other = run(problem, feddr.FedDR(eta=best.eta, alpha="auto", init="full"))
+    assert certificate(other).certified
+    accurate = local.Accelerated(stopping=local.Relative(1e-3))
+    relative = run(problem, feddr.FedDR(eta="auto", alpha="auto", init="full"), local=accurate)
+    assert certificate(relative).certified
+    with pytest.raises(ValueError, match="FedAvg has no eta"):
+        feddr.simulate(problem, feddr.FedAvg(), local=accurate, rounds=1, eta="auto")
