@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help run test lint types tests format clean
+.PHONY: help run test lint types tests bench format clean
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -30,6 +30,9 @@ types: .venv/ready  ## mypy, strict
 
 tests: .venv/ready  ## the test suite
 	@$(BIN)/python -m pytest -n auto
+
+bench: .venv/ready  ## feddr beside its peers, scaling and roofline, half an hour or more; BENCH=--quick for some minutes
+	@$(BIN)/python benchmarks/bench.py $(BENCH)
 
 format: .venv/ready  ## rewrite the files in the house style
 	@$(BIN)/ruff check --fix

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 """Okabe and Ito (2008): told apart with every common kind of colour blindness. Their yellow is too pale for lines."""
 
-LINES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)))
+LINES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (9, 3)), (0, (1, 2)))
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 
 AXES = {
