@@ -161,10 +161,10 @@ def test_time_curves_show_the_runs_that_have_a_clock() -> None:
     figure = plots.time_curves({"a": history(), "b": timed}, "first")
     assert figure.get_suptitle() == "first: metrics at the global model over virtual time"
     assert panels(figure) == [
-        ("training loss", "virtual time"),
-        ("training accuracy (%)", "virtual time"),
-        ("test accuracy (%)", "virtual time"),
-        ("objective F", "virtual time"),
+        ("training loss", "virtual time (s)"),
+        ("training accuracy (%)", "virtual time (s)"),
+        ("test accuracy (%)", "virtual time (s)"),
+        ("objective F", "virtual time (s)"),
         ("objective F", "rounds, or updates of the server"),
         ("objective F", "megabytes sent, up and down"),
     ]

@@ -25,7 +25,7 @@ MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 
 AXES = {
     "round": "round",
-    "time": "virtual time",
+    "time": "virtual time (s)",
     "updates": "rounds, or updates of the server",
     "megabytes": "megabytes sent, up and down",
     "local_steps": "local steps",

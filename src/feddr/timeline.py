@@ -76,7 +76,7 @@ def timeline(
     axes.set_xlim(start, end)
     axes.set_ylim(len(rows) + 0.6, -0.9)
     axes.set_yticks(range(len(rows) + 1), ["server", *(f"client {i}" for i in rows)])
-    axes.set_xlabel("virtual time")
+    axes.set_xlabel("virtual time (s)")
     axes.tick_params(axis="y", length=0)
     axes.spines[["top", "right", "left"]].set_visible(False)
     _server(axes, events, start, end)
