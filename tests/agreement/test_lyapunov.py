@@ -62,3 +62,21 @@ def test_lazy_start_has_v_equal_to_f(class_data: feddr.FederatedData) -> None:
     algorithm = feddr.FedDR(eta=0.05)
     result = feddr.simulate(problem, algorithm, local=feddr.local.SGD(lr=0.1), rounds=0, precision="float64")
     assert certify.lyapunov(problem, algorithm, result.state) == pytest.approx(result.history.last.F, abs=1e-12)
+
+
+def test_v_by_hand() -> None:
+    """f_i(x) = (x - t_i)^2 / 2 and g = |x| / 2 after some rounds, from the formula."""
+    targets = [1.0, -2.0, 4.0]
+    data = feddr.FederatedData.from_clients([{"t": np.array([t])} for t in targets])
+    weights = [0.2, 0.3, 0.5]
+    problem = feddr.Problem(
+        lambda x, batch: 0.5 * (x - batch["t"]) ** 2, data, np.asarray(0.7), feddr.prox.L1(0.5), weights
+    )
+    algorithm = feddr.FedDR(eta=0.3, alpha=1.3)
+    local, scheme = feddr.local.SGD(lr=0.2, batch_size=None), feddr.sampling.Uniform(1)
+    state = feddr.simulate(problem, algorithm, local=local, sampling=scheme, rounds=2, precision="float64").state
+    xbar, value = state.server.xbar, 0.5 * abs(state.server.xbar)
+    for i, (t, w) in enumerate(zip(targets, weights, strict=True)):
+        x = state.clients[i].x if i in state.clients else 0.7
+        value += w * (0.5 * (x - t) ** 2 + (x - t) * (xbar - x) + (xbar - x) ** 2 / (2 * 0.3))
+    assert certify.lyapunov(problem, algorithm, state) == pytest.approx(float(value), rel=1e-13)
