@@ -29,7 +29,7 @@ types: .venv/ready  ## mypy, strict
 	@$(BIN)/mypy
 
 tests: .venv/ready  ## the test suite
-	@$(BIN)/python -m pytest -n auto
+	@FEDDR_COMPILATION_CACHE="$(CURDIR)/.pytest_cache/compiled" $(BIN)/python -m pytest -n auto
 
 bench: .venv/ready  ## feddr beside its peers, scaling and roofline, half an hour or more; BENCH=--quick for some minutes
 	@$(BIN)/python benchmarks/bench.py $(BENCH)

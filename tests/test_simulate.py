@@ -1,6 +1,7 @@
 """The simulator's promises to its users."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -205,3 +206,11 @@ def test_the_compilation_cache_can_be_moved_and_switched_off(monkeypatch: pytest
     monkeypatch.delenv("FEDDR_COMPILATION_CACHE")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert cache.folder() == tmp_path / "feddr" / "compiled"
+
+
+def test_a_cache_folder_that_cannot_be_made_is_done_without(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    code = "from feddr import cache; import jax; cache.enable(); print(jax.config.jax_compilation_cache_dir)"
+    variables = {**os.environ, "FEDDR_COMPILATION_CACHE": str(tmp_path / "file" / "below")}
+    done = subprocess.run([sys.executable, "-c", code], env=variables, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "None"

@@ -16,12 +16,16 @@ def folder() -> Path | None:
 
 
 def enable() -> None:
-    """Let JAX keep compiled code, unless the user has told it where already or has switched it off."""
+    """Let JAX keep compiled code, unless the user has told it where, has switched it off, or cannot write there."""
     import jax
 
     config: Any = jax.config
     place = folder()
     if place is None or config.jax_compilation_cache_dir:
         return
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return  # a run without the cache is slower to start, and nothing else
     config.update("jax_compilation_cache_dir", str(place))
     config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
