@@ -78,8 +78,24 @@ def test_step_sizes_outside_the_theory_are_named() -> None:
     assert "relaxation alpha" in failing(over_relaxed)
     joining = certificate(run(problem, safe(problem, init="joining"), sampling=feddr.sampling.Uniform(2)))
     assert failing(joining) == {"start"}
-    wrong_bound = certificate(run(problem, safe(problem)), F_star=100.0)
+    finished = run(problem, safe(problem))
+    first, last = finished.history.rows[0].F, finished.history.last.F
+    assert last < first
+    # Between the two, F_star is below F at the start and still no lower bound of F.
+    wrong_bound = certificate(finished, F_star=(first + last) / 2)
     assert failing(wrong_bound) == {"lower bound F_star"}
+
+
+def test_a_relative_accuracy_that_was_not_reached_is_not_certified() -> None:
+    """With a single step a client, max_steps stops the solver long before its rule would."""
+    problem = make(0)
+    rule = local.Relative(1e-3, start=1e9)
+    eta = feddr.theory.recommend_for(feddr.theory.smoothness(problem).L, 4, 1.0, theta_hat=1e-3).eta
+    kept = certificate(run(problem, safe(problem, eta=eta), local=local.Accelerated(stopping=local.Relative(1e-3))))
+    assert kept.certified
+    hasty = certificate(run(problem, safe(problem, eta=eta), local=local.Accelerated(stopping=rule, max_steps=1)))
+    assert not hasty.certified
+    assert "theta_hat, as reached" in failing(hasty)
 
 
 @dataclass(frozen=True)

@@ -5,11 +5,14 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from feddr import precision, tree
 from feddr.algorithms import FedDR
+from feddr.algorithms.feddr import Client
 from feddr.engines.rounds import Progress, State
 from feddr.problem import Problem
+from feddr.sampling import Sampling
 from feddr.theory.smoothness import Smoothness, smoothness
 from feddr.tree import Tree
 
@@ -45,14 +48,14 @@ def lyapunov(problem: Problem, algorithm: FedDR, state: State) -> float:
 
 def _over_clients(
     problem: Problem, algorithm: FedDR, state: State, mu: Callable[[int], float] | None = None
-) -> tuple[float, float]:
-    """Return V and, given the strong convexity of each subproblem, the sum of w_i eps_i^2."""
+) -> tuple[float, list[float]]:
+    """Return V and, given the strong convexity of each subproblem, a bound on each client's error eps_i."""
     xbar: Tree = state.server.xbar
     eta = float(algorithm.eta)
     x0 = tree.cast(problem.init, np.float64)
     with precision.scope(np.float64):
         value = float(problem.regulariser.value(xbar))
-    errors = 0.0
+    errors = []
     for i, w in enumerate(problem.client_weights):
         x, y = (state.clients[i].x, state.clients[i].y) if i in state.clients else (x0, x0)
         x = tree.cast(x, np.float64)
@@ -63,8 +66,8 @@ def _over_clients(
         if mu is not None:
             # phi is mu-strongly convex, so ||x - prox|| <= ||grad phi(x)|| / mu.
             phi = tree.map(lambda d, a, b: d + (a - np.asarray(b, np.float64)) / eta, gradient, x, y)
-            errors += w * (tree.norm(phi) / mu(i)) ** 2
-    return float(value), float(errors)
+            errors.append(tree.norm(phi) / mu(i))
+    return float(value), errors
 
 
 class Measurement(NamedTuple):
@@ -80,19 +83,22 @@ class Measurement(NamedTuple):
         A bound on sum_i w_i eps_{i,k}^2, the squared distances to the exact prox; NaN where there is none.
     bookkeeping
         The gap in (INV), relative to 1 + ||xtilde||.
+    relative
+        The largest eps_i^2 / (p_i ||x_i - its previous value||^2) of the clients that took part, 0 where none did.
     """
 
     gradient_mapping: float
     lyapunov: float
     errors: float
     bookkeeping: float
+    relative: float
 
 
-def watch_for(problem: Problem, algorithm: Any) -> "Watch":
+def watch_for(problem: Problem, algorithm: Any, sampling: Sampling) -> "Watch":
     """Return the callback that measures a run, which must be one of FedDR."""
     if not isinstance(algorithm, FedDR):
         raise ValueError(f"Certificates are for FedDR, whose theorems are known, got {algorithm}; leave certify out.")
-    return Watch(problem, algorithm, smoothness(problem))
+    return Watch(problem, algorithm, smoothness(problem), sampling.probabilities(problem.data.num_clients))
 
 
 class Watch:
@@ -102,10 +108,16 @@ class Watch:
     ----------
     smoothness
         Bounds on the curvature, from ``theory.smoothness``; they turn gradients into bounds on errors.
+    probabilities
+        The p_i of the sampling scheme.
     """
 
-    def __init__(self, problem: Problem, algorithm: FedDR, smoothness: Smoothness) -> None:
+    def __init__(
+        self, problem: Problem, algorithm: FedDR, smoothness: Smoothness, probabilities: NDArray[np.float64]
+    ) -> None:
         self.problem, self.algorithm, self.smoothness = problem, algorithm, smoothness
+        self.probabilities = probabilities
+        self.clients: dict[int, Client] = {}
         self.rounds: list[Measurement] = []
         self.xbar: Tree = problem.init
 
@@ -116,7 +128,19 @@ class Watch:
         value, errors = _over_clients(self.problem, self.algorithm, state, self._mu)
         mapping = self.problem.gradient_mapping(state.server.xbar, float(self.algorithm.eta))
         gap = bookkeeping_gap(self.problem, self.algorithm, state) / (1.0 + tree.norm(state.server.xtilde))
-        self.rounds.append(Measurement(tree.norm(mapping), value, errors, gap))
+        squares = float(np.dot(self.problem.client_weights, np.square(errors)))
+        self.rounds.append(Measurement(tree.norm(mapping), value, squares, gap, self._relative(state, errors)))
+        self.clients = dict(state.clients)
+
+    def _relative(self, state: State, errors: list[float]) -> float:
+        worst = 0.0
+        for i, c in state.clients.items():
+            before = self.clients.get(i)
+            if before is not c:
+                moved = tree.norm(tree.increment(c.x, self.problem.init if before is None else before.x))
+                reached = errors[i] ** 2 / (self.probabilities[i] * moved**2) if moved else math.inf
+                worst = max(worst, float(reached) if errors[i] else 0.0)
+        return worst
 
     def _mu(self, i: int) -> float:
         mu = 1.0 / float(self.algorithm.eta) + min(float(self.smoothness.lowers[i]), 0.0)

@@ -100,7 +100,7 @@ def simulate(
     check_delays(algorithm, delays, deadline, problem.data.num_clients)
     algorithm = resolve(algorithm, problem, sampling, local, eta=eta, alpha=alpha)
     cache.enable()
-    watch = watch_for(problem, algorithm) if certify else None
+    watch = watch_for(problem, algorithm, sampling) if certify else None
     callbacks = [call for call in (watch, callback) if call is not None]
     n = problem.data.num_clients
     with ThreadPoolExecutor(threads or os.cpu_count()) as pool:

@@ -73,7 +73,10 @@ def resolve(algorithm: Any, problem: "Problem", sampling: "Sampling", local: Any
     if given:
         missing = [name for name in given if not hasattr(algorithm, name)]
         if missing:
-            raise ValueError(f"{type(algorithm).__name__} has no {missing[0]}, got {missing[0]}={given[missing[0]]!r}.")
+            name, value = missing[0], given[missing[0]]
+            raise ValueError(
+                f"{type(algorithm).__name__} has no {name}, got {name}={value!r}; leave it out, or use FedDR."
+            )
         algorithm = dataclasses.replace(algorithm, **given)
     auto = [name for name in ("alpha", "eta") if getattr(algorithm, name, None) == "auto"]
     if not auto:

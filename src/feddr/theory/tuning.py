@@ -158,7 +158,7 @@ def _bound(total: float, gap: float) -> str:
 
 
 def _participation(p_hat: float) -> str:
-    return f"A client takes part with probability {p_hat:.4g} or more; the factor of the gap grows like 1/p_hat."
+    return f"A client takes part with a probability of at least {p_hat:.4g}; the factor of the gap grows like 1/p_hat."
 
 
 def _worst_case() -> str:
