@@ -1,10 +1,12 @@
 """Federated data: the samples of all clients in one array, with the offsets where each client begins.
 
-Clients may differ in size by any factor; nothing is padded.
+Clients may differ in size by any factor; nothing is padded. A federation that does not fit, or need not be there at
+once, makes the samples of a client when they are needed.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -45,8 +47,42 @@ class Part:
 
 
 @dataclass(frozen=True)
+class OnDemand:
+    """Where the samples of a client come from when they are needed.
+
+    Parameters
+    ----------
+    make
+        From a client to its samples, the same whenever it is asked.
+    sizes
+        Number of samples of each client.
+    panel
+        The clients that metrics are computed on, in increasing order.
+    """
+
+    make: Callable[[int], Mapping[str, ArrayLike]]
+    sizes: NDArray[np.int64]
+    panel: NDArray[np.int64]
+
+    def client(self, i: int) -> Samples:
+        """Make the samples of client i."""
+        samples = {name: np.asarray(array) for name, array in self.make(i).items()}
+        lengths = {name: len(array) for name, array in samples.items()}
+        if set(lengths.values()) != {int(self.sizes[i])}:
+            raise ValueError(f"Client {i} was said to have {self.sizes[i]} samples, but arrays of {lengths} were made.")
+        return samples
+
+
+@dataclass(frozen=True)
 class FederatedData:
     """Training samples of each client and, where there are any, test samples.
+
+    Parameters
+    ----------
+    train, test
+        The samples in memory: those of all clients, or of the panel where the rest are made on demand.
+    on_demand
+        Where the samples of all clients come from, None where they are in memory.
 
     Examples
     --------
@@ -58,6 +94,7 @@ class FederatedData:
 
     train: Part
     test: Part | None = None
+    on_demand: OnDemand | None = None
 
     def __post_init__(self) -> None:
         if self.test is not None and self.test.num_clients != self.train.num_clients:
@@ -69,7 +106,67 @@ class FederatedData:
     @property
     def num_clients(self) -> int:
         """Number of clients n."""
-        return self.train.num_clients
+        return len(self.sizes)
+
+    @cached_property
+    def sizes(self) -> NDArray[np.int64]:
+        """Number of training samples of each client."""
+        return self.train.sizes if self.on_demand is None else self.on_demand.sizes
+
+    @property
+    def panel(self) -> NDArray[np.int64]:
+        """The clients that metrics are computed on: all of them, unless samples are made on demand."""
+        return np.arange(self.train.num_clients) if self.on_demand is None else self.on_demand.panel
+
+    def client(self, i: int) -> Samples:
+        """Return the training samples of client i."""
+        return self.train.client(i) if self.on_demand is None else self.on_demand.client(i)
+
+    @classmethod
+    def generated(
+        cls,
+        make: Callable[[int], Mapping[str, ArrayLike]],
+        sizes: ArrayLike,
+        panel: int | Sequence[int] = 1000,
+        seed: int = 0,
+    ) -> "FederatedData":
+        """Build a federation whose clients make their samples when they take part: a million of them fit anywhere.
+
+        Parameters
+        ----------
+        make
+            From a client to its named arrays, the same whenever it is asked.
+        sizes
+            Number of samples of each client.
+        panel
+            The clients that metrics are computed on, or how many are drawn at random for that: F, the accuracies and
+            the gradient mapping are then those of the panel, with weights scaled to sum to one.
+        seed
+            Draws the panel.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> def make(i):
+        ...     rng = np.random.default_rng(i)
+        ...     return {"x": rng.normal(size=(3, 2)), "y": rng.integers(0, 2, 3)}
+        >>> data = FederatedData.generated(make, sizes=np.full(1_000_000, 3), panel=100)
+        >>> data.num_clients, data.train.num_samples
+        (1000000, 300)
+        """
+        counts = np.asarray(sizes, np.int64)
+        n = len(counts)
+        if n == 0 or np.any(counts < 1):
+            raise ValueError(f"Every client needs at least one training sample, got {counts.min(initial=0)}.")
+        if isinstance(panel, int):
+            if panel < 1:
+                raise ValueError(f"The panel needs at least one client, got {panel}.")
+            panel = np.random.default_rng(seed).choice(n, min(panel, n), replace=False).tolist()
+        chosen = np.unique(np.asarray(panel, np.int64))
+        if len(chosen) == 0 or chosen[0] < 0 or chosen[-1] >= n:
+            raise ValueError(f"The panel must be clients from 0 to {n - 1}, got {panel}.")
+        source = OnDemand(make, counts, chosen)
+        return cls(_concatenate([source.client(int(i)) for i in chosen], "panel"), on_demand=source)
 
     @classmethod
     def from_clients(

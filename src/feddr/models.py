@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from feddr.dense import dense
 from feddr.tree import Tree
 
 ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {
@@ -61,7 +62,7 @@ def softmax(num_features: int, num_classes: int) -> Model:
         del seed
         return {"weight": np.zeros((num_features, num_classes)), "bias": np.zeros(num_classes)}
 
-    return Model(init, lambda params, x: x @ params["weight"] + params["bias"], num_classes, is_linear=True)
+    return Model(init, lambda params, x: dense(x, params["weight"]) + params["bias"], num_classes, is_linear=True)
 
 
 def mlp(sizes: Sequence[int], activation: str = "relu") -> Model:
@@ -98,7 +99,7 @@ def mlp(sizes: Sequence[int], activation: str = "relu") -> Model:
 
     def apply(params: Tree, x: jax.Array) -> jax.Array:
         for i in range(len(layers)):
-            x = x @ params[f"layer{i}"]["weight"] + params[f"layer{i}"]["bias"]
+            x = dense(x, params[f"layer{i}"]["weight"]) + params[f"layer{i}"]["bias"]
             if i < len(layers) - 1:
                 x = sigma(x)
         return x

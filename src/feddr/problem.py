@@ -109,7 +109,7 @@ class Problem:
 
         if curvature is None and model.is_linear:
             # The Hessian of the loss in the scores has eigenvalues of at most p (1 - p) <= 1/4, or 1/2 for softmax.
-            curvature = _linear_curvature(data.train, 0.5 if model.num_outputs else 0.25)
+            curvature = _linear_curvature(data, 0.5 if model.num_outputs else 0.25)
         return cls(loss, data, model.init(seed), g, weights, correct, curvature)
 
     @classmethod
@@ -129,7 +129,7 @@ class Problem:
             return 0.5 * (model.apply(params, batch["x"]) - batch["y"]) ** 2
 
         if curvature is None and model.is_linear:
-            curvature = _linear_curvature(data.train, 1.0)
+            curvature = _linear_curvature(data, 1.0)
         return cls(loss, data, model.init(seed), g, weights, curvature=curvature)
 
     @cached_property
@@ -139,7 +139,7 @@ class Problem:
         if isinstance(self.weights, str):
             if self.weights not in ("uniform", "samples"):
                 raise ValueError(f'weights must be "uniform", "samples" or one number a client, got {self.weights!r}.')
-            sizes = self.data.train.sizes.astype(np.float64)
+            sizes = self.data.sizes.astype(np.float64)
             return np.full(n, 1.0 / n) if self.weights == "uniform" else sizes / sizes.sum()
         given = np.asarray(self.weights, dtype=np.float64)
         if given.shape != (n,) or not np.all(np.isfinite(given)) or np.any(given <= 0):
@@ -149,9 +149,11 @@ class Problem:
 
     @cached_property
     def sample_weights(self) -> NDArray[np.float64]:
-        """The weight w_i / n_i of each training sample, so that f is a weighted sum of per-sample losses."""
-        sizes = self.data.train.sizes
-        return np.repeat(self.client_weights / sizes, sizes)
+        """The weight w_i / n_i of each training sample in memory, so that f is a weighted sum of per-sample losses."""
+        sizes, weights = self.data.train.sizes, self.client_weights
+        if self.data.on_demand is not None:
+            weights = weights[self.data.panel] / weights[self.data.panel].sum()
+        return np.repeat(weights / sizes, sizes)
 
     def known_curvature(self, i: int) -> Bounds | None:
         """Return bounds on the eigenvalues of the Hessian of f_i, None where they are not known."""
@@ -163,7 +165,7 @@ class Problem:
         return Zero() if self.g is None else self.g
 
     def f(self, x: Tree) -> float:
-        """Return f(x) = sum_i w_i f_i(x)."""
+        """Return f(x) = sum_i w_i f_i(x); over the panel, as all of these, where samples are made on demand."""
         with precision.scope(_dtype(x)):
             return float(self._f(x, *self._all_samples(x)))
 
@@ -181,7 +183,7 @@ class Problem:
         """Return f_i(x) and its gradient."""
         dtype = _dtype(x)
         with precision.scope(dtype):
-            value, gradient = self._mean_loss(x, precision.samples(self.data.train.client(i), dtype))
+            value, gradient = self._mean_loss(x, precision.samples(self.data.client(i), dtype))
             return float(value), tree.map(np.asarray, gradient)
 
     def gradient_mapping(self, x: Tree, eta: float = 1.0) -> Tree:
@@ -228,11 +230,11 @@ def gradient_mapping(g: Regulariser, x: Tree, gradient: Tree, eta: float) -> Tre
         return tree.map(lambda a, b: (np.asarray(a) - np.asarray(b)) / eta, x, step)
 
 
-def _linear_curvature(part: Part, largest: float) -> Callable[[int], Bounds]:
+def _linear_curvature(data: FederatedData, largest: float) -> Callable[[int], Bounds]:
     """Return the bounds for a loss of ``x . weight + bias`` whose second derivative is between 0 and ``largest``."""
 
     def bounds(i: int) -> Bounds:
-        x = np.asarray(part.client(i)["x"], np.float64)
+        x = np.asarray(data.client(i)["x"], np.float64)
         with_bias = np.column_stack([x, np.ones(len(x))])
         return 0.0, largest * float(np.linalg.norm(with_bias, 2)) ** 2 / len(x)
 

@@ -3,28 +3,35 @@
 Adding one is a file, its test and a line here.
 """
 
-from feddr.algorithms.algorithm import Algorithm, Asynchronous, Uploads, check
+from feddr.algorithms.algorithm import Algorithm, Asynchronous, Deployable, Uploads, check
 from feddr.algorithms.async_feddr import AsyncFedDR
 from feddr.algorithms.fedasync import FedAsync
 from feddr.algorithms.fedavg import FedAvg
 from feddr.algorithms.fedbuff import FedBuff
 from feddr.algorithms.feddr import FedDR
+from feddr.algorithms.feddualavg import FedDualAvg
+from feddr.algorithms.fedmid import FedMid
 from feddr.algorithms.fedpd import FedPD
 from feddr.algorithms.fedprox import FedProx
 from feddr.algorithms.fedsplit import FedSplit
+from feddr.algorithms.mime_lite import MimeLite
 from feddr.algorithms.scaffold import Scaffold
 
 __all__ = [
     "Algorithm",
     "AsyncFedDR",
     "Asynchronous",
+    "Deployable",
     "FedAsync",
     "FedAvg",
     "FedBuff",
     "FedDR",
+    "FedDualAvg",
+    "FedMid",
     "FedPD",
     "FedProx",
     "FedSplit",
+    "MimeLite",
     "Scaffold",
     "Uploads",
     "check",

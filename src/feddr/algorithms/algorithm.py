@@ -58,7 +58,7 @@ class Algorithm(Protocol):
 
     @property
     def mean_gradient(self) -> bool:
-        """Whether ``finish`` needs the mean of the gradients that the local solver computed."""
+        """Whether ``finish`` needs a mean gradient: of the solver's steps, or over all samples at the probe."""
 
     def server(self, x0: Tree, /) -> Any:
         """Return the server's first state."""
@@ -91,11 +91,34 @@ class Asynchronous(Algorithm, Protocol):
         """Return the factor of an upload's weight; the staleness is how often xbar has changed since it was read."""
 
 
+@runtime_checkable
+class Deployable(Algorithm, Protocol):
+    """The rules of a method on a network that loses messages and repeats them: what travels is absolute.
+
+    A client sends the value that the server is to count for it, not its change. The server has kept what it counted
+    before and works the change out itself, so that a value that is lost or arrives again does no harm.
+    """
+
+    def counted(self, c: Any, x: Tree, /) -> Tree:
+        """Return what the server counts for a client in state c that has just computed the model x."""
+
+    def upload(self, counted: Tree, before: Tree, message: Tree, /) -> Tree:
+        """Return what ``finish`` returned, given what was counted before and the message that the client had."""
+
+    def rejoin(self, message: Tree, /) -> Any:
+        """Return the state in which a client begins again that has lost its own."""
+
+    def drift(self, s: Any, total: Tree, /) -> float:
+        """Return how far the server's memory is from sum_i w_i counted_i; 0 where it remembers nothing."""
+
+
 def check(algorithm: Algorithm, problem: Problem, sampling: Sampling) -> None:
     """Refuse a regulariser or a sampling scheme that the algorithm cannot handle."""
     name = type(algorithm).__name__
     sampling.check(problem.data.num_clients)
     if not algorithm.composite and not isinstance(problem.regulariser, Zero):
-        raise ValueError(f"{name} has no composite step, got g={problem.g}; use FedDR, or g=None.")
+        raise ValueError(
+            f"{name} has no composite step, got g={problem.g}; use FedDR, FedMid or FedDualAvg, or g=None."
+        )
     if not algorithm.partial and not isinstance(sampling, Full):
         raise ValueError(f"{name} needs every client in every round, got {sampling}; use FedDR, or Full().")

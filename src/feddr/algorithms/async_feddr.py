@@ -91,5 +91,17 @@ class AsyncFedDR:
     def finish(self, c: Client, xbar: Tree, sub: Subproblem, solution: Solution) -> tuple[Client, Tree]:
         return self.rules.finish(c, xbar, sub, solution)
 
+    def counted(self, c: Client, x: Tree) -> Tree:
+        return self.rules.counted(c, x)
+
+    def upload(self, xhat: Tree, before: Tree, xbar: Tree) -> Tree:
+        return self.rules.upload(xhat, before, xbar)
+
+    def rejoin(self, xbar: Tree) -> Client:
+        return self.rules.rejoin(xbar)
+
+    def drift(self, s: Server, total: Tree) -> float:
+        return self.rules.drift(s, total)
+
     def aggregate(self, s: Server, uploads: Uploads, prox: Prox) -> Server:
         return self.rules.aggregate(s, uploads, prox)

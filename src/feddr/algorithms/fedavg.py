@@ -45,5 +45,17 @@ class FedAvg:
     def finish(self, c: None, xbar: Tree, sub: Subproblem, solution: Solution) -> tuple[None, Tree]:
         return None, solution.x
 
+    def counted(self, c: None, x: Tree) -> Tree:
+        return x
+
+    def upload(self, x: Tree, before: Tree, xbar: Tree) -> Tree:
+        return x
+
+    def rejoin(self, xbar: Tree) -> None:
+        """Return nothing: there was nothing to lose."""
+
+    def drift(self, s: Server, total: Tree) -> float:
+        return 0.0
+
     def aggregate(self, s: Server, uploads: Uploads, prox: Prox) -> Server:
         return Server(tree.scale(1.0 / uploads.weight, uploads.sum))

@@ -68,5 +68,17 @@ class FedBuff:
     def finish(self, c: None, xbar: Tree, sub: Subproblem, solution: Solution) -> tuple[None, Tree]:
         return None, tree.increment(solution.x, xbar)
 
+    def counted(self, c: None, x: Tree) -> Tree:
+        return x
+
+    def upload(self, x: Tree, before: Tree, xbar: Tree) -> Tree:
+        return tree.increment(x, xbar)
+
+    def rejoin(self, xbar: Tree) -> None:
+        """Return nothing: there was nothing to lose."""
+
+    def drift(self, s: Server, total: Tree) -> float:
+        return 0.0
+
     def aggregate(self, s: Server, uploads: Uploads, prox: Prox) -> Server:
         return Server(tree.axpy(self.server_lr / uploads.weight, uploads.sum, s.xbar))

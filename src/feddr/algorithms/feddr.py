@@ -100,6 +100,18 @@ class FedDR:
         xhat = tree.map(lambda a, b: 2 * a - b, x, y)
         return Client(x, y, xhat), tree.increment(xhat, c.xhat)
 
+    def counted(self, c: Client, x: Tree) -> Tree:
+        return c.xhat
+
+    def upload(self, xhat: Tree, before: Tree, xbar: Tree) -> Tree:
+        return tree.increment(xhat, before)
+
+    def rejoin(self, xbar: Tree) -> Client:
+        return Client(x=xbar, y=xbar, xhat=tree.zeros_like(xbar))
+
+    def drift(self, s: Server, total: Tree) -> float:
+        return tree.norm(tree.sub(tree.scale(s.weight, s.xtilde), total))
+
     def aggregate(self, s: Server, uploads: Uploads, prox: Prox) -> Server:
         weight = s.weight if self.init == "lazy" else s.weight + uploads.joined
         xtilde = tree.map(lambda mean, change: (s.weight * mean + change) / weight, s.xtilde, uploads.sum)

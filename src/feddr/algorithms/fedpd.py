@@ -66,5 +66,17 @@ class FedPD:
         dual = tree.axpy(1.0 / self.eta, tree.sub(x, xbar), c.dual)
         return Client(x, dual), tree.axpy(self.eta, dual, x)
 
+    def counted(self, c: Client, x: Tree) -> Tree:
+        return tree.axpy(self.eta, c.dual, c.x)
+
+    def upload(self, counted: Tree, before: Tree, xbar: Tree) -> Tree:
+        return counted
+
+    def rejoin(self, xbar: Tree) -> Client:
+        return Client(x=xbar, dual=tree.zeros_like(xbar))
+
+    def drift(self, s: Server, total: Tree) -> float:
+        return tree.norm(tree.sub(s.xbar, total))
+
     def aggregate(self, s: Server, uploads: Uploads, prox: Prox) -> Server:
         return Server(uploads.sum)

@@ -52,5 +52,17 @@ class FedProx:
     def finish(self, c: None, xbar: Tree, sub: Subproblem, solution: Solution) -> tuple[None, Tree]:
         return _AVERAGE.finish(c, xbar, sub, solution)
 
+    def counted(self, c: None, x: Tree) -> Tree:
+        return _AVERAGE.counted(c, x)
+
+    def upload(self, x: Tree, before: Tree, xbar: Tree) -> Tree:
+        return _AVERAGE.upload(x, before, xbar)
+
+    def rejoin(self, xbar: Tree) -> None:
+        """Return nothing: there was nothing to lose."""
+
+    def drift(self, s: Server, total: Tree) -> float:
+        return _AVERAGE.drift(s, total)
+
     def aggregate(self, s: Server, uploads: Uploads, prox: Prox) -> Server:
         return _AVERAGE.aggregate(s, uploads, prox)

@@ -66,5 +66,17 @@ class FedSplit:
         z = tree.axpy(2.0, tree.sub(solution.x, xbar), c.z)
         return Client(z, solution.x), z
 
+    def counted(self, c: Client, x: Tree) -> Tree:
+        return c.z
+
+    def upload(self, z: Tree, before: Tree, xbar: Tree) -> Tree:
+        return z
+
+    def rejoin(self, xbar: Tree) -> Client:
+        return Client(z=xbar, x=xbar)
+
+    def drift(self, s: Server, total: Tree) -> float:
+        return tree.norm(tree.sub(s.xbar, total))
+
     def aggregate(self, s: Server, uploads: Uploads, prox: Prox) -> Server:
         return Server(uploads.sum)

@@ -85,6 +85,18 @@ class Scaffold:
         change = tree.increment(solution.x, message.x)
         return Client(solution.gradient), Message(change, tree.increment(solution.gradient, c.control))
 
+    def counted(self, c: Client, x: Tree) -> Message:
+        return Message(x, c.control)
+
+    def upload(self, counted: Message, before: Message, message: Message) -> Message:
+        return Message(tree.increment(counted.x, message.x), tree.increment(counted.control, before.control))
+
+    def rejoin(self, message: Message) -> Client:
+        return Client(message.control)  # then c - c_i = 0, and the client begins as in FedAvg
+
+    def drift(self, s: Server, total: Message) -> float:
+        return tree.norm(tree.sub(s.control, total.control))
+
     def aggregate(self, s: Server, uploads: Uploads, prox: Prox) -> Server:
         change: Message = uploads.sum
         xbar = tree.axpy(self.server_lr / uploads.weight, change.x, s.xbar)

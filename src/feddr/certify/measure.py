@@ -118,6 +118,7 @@ class Watch:
         self.problem, self.algorithm, self.smoothness = problem, algorithm, smoothness
         self.probabilities = probabilities
         self.clients: dict[int, Client] = {}
+        self.updates: dict[int, int] = {}
         self.rounds: list[Measurement] = []
         self.xbar: Tree = problem.init
 
@@ -130,13 +131,13 @@ class Watch:
         gap = bookkeeping_gap(self.problem, self.algorithm, state) / (1.0 + tree.norm(state.server.xtilde))
         squares = float(np.dot(self.problem.client_weights, np.square(errors)))
         self.rounds.append(Measurement(tree.norm(mapping), value, squares, gap, self._relative(state, errors)))
-        self.clients = dict(state.clients)
+        self.clients, self.updates = dict(state.clients), dict(state.updates)
 
     def _relative(self, state: State, errors: list[float]) -> float:
         worst = 0.0
         for i, c in state.clients.items():
             before = self.clients.get(i)
-            if before is not c:
+            if state.updates[i] != self.updates.get(i, 0):
                 moved = tree.norm(tree.increment(c.x, self.problem.init if before is None else before.x))
                 reached = errors[i] ** 2 / (self.probabilities[i] * moved**2) if moved else math.inf
                 worst = max(worst, float(reached) if errors[i] else 0.0)

@@ -7,6 +7,7 @@ arrival has not been computed, every job in flight is.
 import heapq
 import math
 import warnings
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -16,7 +17,7 @@ from feddr.delays import Delay
 from feddr.engines import rounds as common
 from feddr.engines import timing
 from feddr.engines.rounds import Accepted, Callback
-from feddr.engines.run import Answer, Run
+from feddr.engines.run import Answer, Job, Run
 from feddr.engines.schedule import Running, Schedule
 from feddr.history import Row
 from feddr.theory import asynchronous
@@ -127,12 +128,14 @@ class Arrivals:
             job.message, size = self.message
             self.run.state.bytes_down += size
             if self.eager:
-                self._submit(job)
+                self._submit([job])
             elif not job.lost:
                 self.waiting.append(job)
 
-    def _submit(self, job: Running) -> None:
-        job.answer = self.run.pool.submit(self.run.compute, job.read + 1, job.client, job.message)
+    def _submit(self, jobs: Sequence[Running]) -> None:
+        pending = self.run.submit([Job(job.read + 1, job.client, job.message) for job in jobs])
+        for job, answer in zip(jobs, pending, strict=True):
+            job.answer = answer
 
     def _answer(self, job: Running) -> Answer:
         """Return what the job computed, and compute with it what else is in flight."""
@@ -140,10 +143,7 @@ class Arrivals:
             # No more than are still wanted, and of those the earliest: later jobs can only push them back.
             wanted = (self.updates - self.version) * self.algorithm.buffer - len(self.buffer)
             chosen = heapq.nsmallest(wanted, self.waiting, key=lambda j: (j.end, j.client))
-            sizes = self.run.problem.data.train.sizes
-            # The longest first, so that no core waits for a long one that began last.
-            for one in sorted(chosen, key=lambda j: (-sizes[j.client], j.client)):
-                self._submit(one)
+            self._submit(chosen)
             self.waiting = [one for one in self.waiting if one.answer is None]
         answer: Answer = job.answer.result()
         return answer
@@ -183,9 +183,10 @@ class Arrivals:
         rounds = timing.RoundClock(run, self.delays, None, run.seed, self.schedule.record.most)
         message = run.message()
         run.state.bytes_down += n * common.wire_bytes(message, run.dtype)
-        answers = {int(i): run.pool.submit(run.compute, 0, int(i), message) for i in rounds.round(0, np.arange(n))}
-        if answers:
-            run.aggregate([run.accept(0, i, answer.result()) for i, answer in answers.items()])
+        jobs = [Job(0, int(i), message) for i in rounds.round(0, np.arange(n))]
+        if jobs:
+            answers = run.submit(jobs)
+            run.aggregate(run.accept(0, job.client, answer.result()) for job, answer in zip(jobs, answers, strict=True))
         self.schedule.record.events = rounds.record.events
         self.schedule.resume(rounds.time, rounds.numbers, rounds.free)
 

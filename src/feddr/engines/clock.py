@@ -17,6 +17,7 @@ from feddr.engines.arrivals import Arrivals
 from feddr.engines.result import Result
 from feddr.engines.rounds import Callback
 from feddr.engines.run import Run
+from feddr.engines.store import BUDGET
 from feddr.local import LocalSolver
 from feddr.problem import Problem
 from feddr.sampling import Full, Uniform
@@ -36,6 +37,7 @@ def simulate_async(
     evaluate_every: int = 100,
     personal: bool = False,
     threads: int | None = None,
+    client_memory: int = BUDGET,
     callback: Callback | None = None,
     max_events: int = 100_000,
     eager: bool = False,
@@ -65,7 +67,7 @@ def simulate_async(
     seed
         Draws the delays, who works, and the batches. The randomness of a client's k-th update depends on
         (seed, client, k) alone, where lost updates do not count.
-    precision, personal, threads
+    precision, personal, threads, client_memory
         As in ``simulate``.
     evaluate_every
         Updates between rows of the history. Evaluating changes nothing else.
@@ -129,7 +131,7 @@ def simulate_async(
     algorithm = resolve(algorithm, problem, Full(), local, eta=eta, alpha=alpha)
     cache.enable()
     with ThreadPoolExecutor(threads or os.cpu_count()) as pool:
-        run = Run(problem, algorithm, local, Uniform(1), seed, precisions.of(precision), personal, pool)
+        run = Run(problem, algorithm, local, Uniform(1), seed, precisions.of(precision), personal, pool, client_memory)
         clock = Arrivals(run, algorithm, delays, places, updates, evaluate_every, callback, max_events, eager)
         try:
             clock.play()

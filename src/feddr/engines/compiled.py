@@ -1,13 +1,16 @@
-"""A client's local update as one compiled call, the same one for clients of every size."""
+"""The local updates of clients as compiled calls, the same ones for clients of every size."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from numpy.typing import NDArray
 
 from feddr import precision, tree
+from feddr.engines import plan as plans
+from feddr.engines.plan import Load, Plan
 from feddr.local import Curvature, Facts, LocalSolver, Solution, Subproblem, solve
 from feddr.local.curvature import lanczos
 from feddr.problem import PerSample, Problem
@@ -15,6 +18,16 @@ from feddr.tree import Tree
 
 CHUNK = 256
 """Rows in a step of a pass over all samples of a client."""
+
+
+class Task(NamedTuple):
+    """A client, its subproblem, its randomness, the round, and how likely the client is to take part in one."""
+
+    client: int
+    sub: Subproblem
+    rng: np.random.Generator
+    round: int = 0
+    probability: float = 1.0
 
 
 class Rows(NamedTuple):
@@ -26,6 +39,16 @@ class Rows(NamedTuple):
     used: Any = None
 
 
+class Arguments(NamedTuple):
+    """What the compiled loop needs to know of a client."""
+
+    samples: Tree
+    sub: Subproblem
+    rows: Rows
+    steps: Any
+    facts: Facts
+
+
 class CompiledClients:
     """Solves the subproblems of a problem's clients.
 
@@ -35,18 +58,41 @@ class CompiledClients:
     Parameters
     ----------
     samples
-        The training samples of all clients, on the device.
+        The training samples of all clients, on the device; None where clients make theirs when they are needed.
     mean_gradient
         Whether solutions carry the mean of the gradients.
+    plan
+        Who shares a call; by default what is best for the device.
     """
 
-    def __init__(self, problem: Problem, samples: Tree, local: LocalSolver, dtype: Any, mean_gradient: bool) -> None:
+    def __init__(
+        self,
+        problem: Problem,
+        samples: Tree | None,
+        local: LocalSolver,
+        dtype: Any,
+        mean_gradient: bool,
+        plan: Plan | None = None,
+    ) -> None:
         self.problem, self.samples, self.local, self.dtype = problem, samples, local, np.dtype(dtype)
-        self.offsets = problem.data.train.offsets
+        self.plan = plans.choose() if plan is None else plan
+        self.sizes = problem.data.sizes
+        self._parameters = tree.size(problem.init)
 
-        def run(samples: Tree, sub: Subproblem, rows: Rows, steps: Any, facts: Facts) -> Solution:
+        def one(samples: Tree, sub: Subproblem, rows: Rows, steps: Any, facts: Facts) -> Solution:
             oracle = _full_gradient if rows.batch is None else _batch_gradient
-            return solve(local, sub, oracle(problem.loss, samples, rows), steps, facts, mean_gradient)
+            mean = mean_gradient and sub.probe is None
+            prox = problem.regulariser.prox
+            solution = solve(local, sub, oracle(problem.loss, samples, rows), steps, facts, mean, prox)
+            if sub.probe is None:
+                return solution
+            return solution._replace(gradient=_full_gradient(problem.loss, samples, rows)(sub.probe, 0))
+
+        def several(shared: Tree | None, clients: Arguments) -> Solution:
+            def each(client: Arguments) -> Solution:
+                return one(*(client if shared is None else client._replace(samples=shared)))
+
+            return jax.vmap(each)(clients) if self.plan.side_by_side else jax.lax.map(each, clients)
 
         def hessian(samples: Tree, x: Tree, v: Tree, rows: Rows) -> Tree:
             oracle = _full_gradient(problem.loss, samples, rows)
@@ -55,7 +101,8 @@ class CompiledClients:
         # Clients run side by side, one on each thread; threads within a client would only get in each other's way, and
         # would make the order of a sum, and so its last bit, depend on their number.
         options = {"xla_cpu_multi_thread_eigen": False} if jax.default_backend() == "cpu" else None
-        self._solve = jax.jit(run, compiler_options=options)
+        self._one = jax.jit(one, compiler_options=options)
+        self._several = jax.jit(several, compiler_options=options)
         self._hessian = jax.jit(hessian, compiler_options=options)
         self._curvature: dict[int, Curvature] = {}
 
@@ -63,20 +110,19 @@ class CompiledClients:
         self, client: int, sub: Subproblem, rng: np.random.Generator, round_: int = 0, probability: float = 1.0
     ) -> Solution:
         """Solve the subproblem of a client, which takes part with a probability; the result is in NumPy arrays."""
-        rows = self._rows(client)
-        steps = self.local.num_steps(int(rows.size))
-        curvature = self.curvature(client, sub.eta) if self.local.certified else Curvature()
-        facts = Facts(curvature, round_, float(probability))
-        batches = self.local.batches(int(rows.size), rng)
-        if batches is not None:
-            capacity = _capacity(steps)
-            batch = np.zeros((capacity, batches.rows.shape[1]), np.int32)
-            used = np.ones(capacity, np.int32)
-            np.add(batches.rows, rows.start, out=batch[:steps])
-            used[:steps] = batches.used
-            rows = rows._replace(batch=batch, used=used)
+        return self.solve([Task(client, sub, rng, round_, probability)])[0]
+
+    def calls(self, clients: Sequence[int]) -> list[list[int]]:
+        """Divide clients into those that share a call, the longest first, so that no core waits for a late one."""
+        return self.plan.calls(sorted(map(self._load, clients), key=lambda load: (-load.work, load.client)))
+
+    def solve(self, tasks: Sequence[Task]) -> list[Solution]:
+        """Solve the subproblems of clients that share a call."""
+        arguments = [self._arguments(task) for task in tasks]
         with precision.scope(self.dtype):
-            return tree.map(np.asarray, self._solve(self.samples, sub, rows, np.int32(steps), facts))
+            if self.plan.shares(self._load(tasks[0].client)):
+                return self._shared(arguments)
+            return [tree.map(np.asarray, self._one(*arguments[0]))]
 
     def curvature(self, client: int, eta: float) -> Curvature:
         """Return bounds on the Hessian of f_i, the problem's own or an estimate at x^0, that make phi convex."""
@@ -96,17 +142,56 @@ class CompiledClients:
 
     def curvature_at(self, client: int, x: Tree) -> Curvature:
         """Return the least and the largest eigenvalue of the Hessian of f_i at x."""
-        x, rows = tree.cast(x, self.dtype), self._rows(client)
+        x = tree.cast(x, self.dtype)
+        samples, rows = self._rows(client)
 
         def product(v: Tree) -> Tree:
             with precision.scope(self.dtype):
-                return tree.map(np.asarray, self._hessian(self.samples, x, v, rows))
+                return tree.map(np.asarray, self._hessian(samples, x, v, rows))
 
         return lanczos(product, x)
 
-    def _rows(self, client: int) -> Rows:
-        start, stop = self.offsets[client], self.offsets[client + 1]
-        return Rows(np.int32(start), np.int32(stop - start))
+    def _load(self, client: int) -> Load:
+        size = int(self.sizes[client])
+        steps = self.local.num_steps(size)
+        work = float(steps * (self.local.batch_size or size) * self._parameters)
+        return Load(client, (_capacity(steps), _capacity(size) if self.samples is None else 0), work)
+
+    def _arguments(self, task: Task) -> Arguments:
+        samples, rows = self._rows(task.client)
+        steps = self.local.num_steps(int(rows.size))
+        curvature = self.curvature(task.client, task.sub.eta) if self.local.certified else Curvature()
+        batches = self.local.batches(int(rows.size), task.rng)
+        if batches is not None:
+            capacity = _capacity(steps)
+            batch = np.zeros((capacity, batches.rows.shape[1]), np.int32)
+            used = np.ones(capacity, np.int32)
+            np.add(batches.rows, rows.start, out=batch[:steps])
+            used[:steps] = batches.used
+            rows = rows._replace(batch=batch, used=used)
+        return Arguments(
+            samples, task.sub, rows, np.int32(steps), Facts(curvature, task.round, float(task.probability))
+        )
+
+    def _shared(self, arguments: list[Arguments]) -> list[Solution]:
+        """Solve several subproblems in one call, whose places left over have no rows and do no steps."""
+        rest = arguments[-1]._replace(steps=np.int32(0))
+        rest = rest._replace(rows=rest.rows._replace(size=np.int32(0)))
+        if self.samples is not None:  # all clients have the same, on the device
+            arguments = [one._replace(samples=None) for one in arguments]
+            rest = rest._replace(samples=None)
+        filled = arguments + [rest] * (self.plan.width - len(arguments))
+        solutions = self._several(self.samples, tree.map(lambda *leaves: np.stack(leaves), *filled))
+        solutions = tree.map(np.asarray, solutions)
+        # Copies, so that a client's state does not keep those of all others alive.
+        return [tree.map(lambda a, j=j: a[j].copy(), solutions) for j in range(len(arguments))]
+
+    def _rows(self, client: int) -> tuple[Tree, Rows]:
+        data, size = self.problem.data, np.int32(self.sizes[client])
+        if self.samples is not None:
+            return self.samples, Rows(np.int32(data.train.offsets[client]), size)
+        samples = precision.samples(data.client(client), self.dtype)
+        return tree.map(lambda a: _pad(a, _capacity(int(size))), samples), Rows(np.int32(0), size)
 
 
 def _capacity(steps: int) -> int:
@@ -115,6 +200,12 @@ def _capacity(steps: int) -> int:
     while capacity < steps:
         capacity *= 16
     return capacity
+
+
+def _pad(rows: NDArray[Any], capacity: int) -> NDArray[Any]:
+    padded = np.zeros((capacity, *rows.shape[1:]), rows.dtype)
+    padded[: len(rows)] = rows
+    return padded
 
 
 def _batch_gradient(loss: PerSample, samples: Tree, rows: Rows) -> Callable[[Tree, Any], Tree]:

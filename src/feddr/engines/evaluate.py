@@ -69,10 +69,14 @@ class Evaluator:
         }
 
     def personal(self, models: Iterable[tuple[int, Tree]]) -> dict[str, float]:
-        """Return the means over (client, its own model) on the client's own samples."""
+        """Return the means over (client, its own model) on the client's own samples, of the clients on the panel."""
         train, test = self.problem.data.train, self.problem.data.test
         loss = correct = samples = test_correct = test_samples = 0.0
-        for client, model in models:
+        position = {int(i): j for j, i in enumerate(self.problem.data.panel)}
+        for i, model in models:
+            client = position.get(i)
+            if client is None:
+                continue
             x = tree.cast(model, self.dtype)
             sums = self._over(x, self._train, train, client)
             loss, correct, samples = loss + sums.loss, correct + sums.correct, samples + train.sizes[client]

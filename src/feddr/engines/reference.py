@@ -12,7 +12,7 @@ from feddr.engines import rounds as common
 from feddr.engines.result import Result
 from feddr.engines.rounds import Callback, Progress, State
 from feddr.history import History, Row
-from feddr.local import Curvature, Facts, LocalSolver, Solution, Subproblem
+from feddr.local import Curvature, Facts, LocalSolver, Solution, Subproblem, descent
 from feddr.problem import Problem
 from feddr.sampling import Full, Sampling
 
@@ -54,24 +54,30 @@ def reference(
         return Curvature(float(eigenvalues[0]), float(eigenvalues[-1]))
 
     def solve(k: int, i: int, sub: Subproblem) -> Solution:
-        samples = precisions.samples(problem.data.train.client(i), dtype)
+        samples = precisions.samples(problem.data.client(i), dtype)
         size = len(next(iter(samples.values())))
         batches = local.batches(size, common.client_rng(seed, i, state.updates.get(i, 0)))
         facts = Facts(curvature(i, samples) if local.certified else Curvature(), k, p[i])
         progress = local.init(sub, facts)
+        lr = 0.0 if sub.descent is None else descent.length(local)
         gradients = []
         for t in range(local.num_steps(size)):
             if progress.done:
                 break
             rows = np.arange(size) if batches is None else batches.rows[t][: batches.used[t]]
-            gradients.append(gradient(progress.point, {name: array[rows] for name, array in samples.items()}))
-            progress = local.step(progress, sub.gradient(progress.point, gradients[-1]))
+            x = progress.point if sub.descent is None else sub.descent.model(progress.point, t * lr, g.prox)
+            gradients.append(gradient(x, {name: array[rows] for name, array in samples.items()}))
+            progress = local.step(progress, sub.gradient(x, gradients[-1]))
+            if sub.descent is not None:
+                progress = progress._replace(point=sub.descent.follow(progress.point, lr, g.prox))
         mean = tree.map(lambda *steps: np.mean(steps, axis=0, dtype=dtype), *gradients)
-        return Solution(tree.cast(progress.point, dtype), len(gradients), progress.error, mean)
+        if sub.probe is not None:
+            mean = tree.cast(gradient(sub.probe, samples), dtype)
+        return Solution(tree.cast(progress.point, dtype), len(gradients), progress.error, mean, len(gradients) * lr)
 
     def play(k: int, active: tree.Tree) -> None:
         message = tree.cast(algorithm.broadcast(state.server), dtype)
-        total = tree.zeros_like(tree.cast(message, np.float64))
+        total: tree.Tree = None
         weight = joined = 0.0
         for i in map(int, active):
             c = state.clients[i] if i in state.clients else algorithm.client(x0, message)
@@ -81,7 +87,8 @@ def reference(
             joined += 0.0 if i in state.clients else w[i]
             state.clients[i], upload = algorithm.finish(c, message, sub, solution)
             common.check_finite(upload, i, k, local, algorithm)
-            total = tree.map(lambda a, b, i=i: a + w[i] * b.astype(np.float64), total, upload)
+            part = tree.map(lambda a, i=i: w[i] * a.astype(np.float64), upload)
+            total = part if total is None else tree.add(total, part)
             weight += w[i]
             state.updates[i] = state.updates.get(i, 0) + 1
             state.local_steps += int(solution.steps)

@@ -1,6 +1,6 @@
 """What every engine does alike: randomness by (seed, client, update), weighted sums, bytes, the shape of a result."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, MutableMapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -38,7 +38,7 @@ class State:
     """
 
     server: Any
-    clients: dict[int, Any] = field(default_factory=dict)
+    clients: MutableMapping[int, Any] = field(default_factory=dict)
     updates: dict[int, int] = field(default_factory=dict)
     bytes_up: int = 0
     bytes_down: int = 0
@@ -83,10 +83,13 @@ class Accepted(NamedTuple):
 
 def gather(uploads: Iterable[Accepted]) -> Uploads:
     """Add up uploads in float64, in the given order."""
-    total, weight, joined, discounted = None, 0.0, 0.0, 0.0
+    total: Tree = None
+    weight = joined = discounted = 0.0
     for w, new, upload, factor in uploads:
-        scaled = tree.map(lambda a, c=factor * w: c * np.asarray(a, np.float64), upload)
-        total = scaled if total is None else tree.add(total, scaled)
+        if total is None:
+            total = tree.map(lambda a: np.zeros(a.shape), upload)
+        for sum_, leaf in zip(tree.leaves(total), tree.leaves(upload), strict=True):
+            sum_ += np.multiply(factor * w, leaf, dtype=np.float64)
         weight += w
         joined += w if new else 0.0
         discounted += factor * w
@@ -113,7 +116,7 @@ def wire_bytes(message: Tree, dtype: Any) -> int:
 
 def check_finite(upload: Tree, client: int, round_: int, local: Any, algorithm: Any) -> None:
     """Stop a run whose client sends a NaN or an infinity."""
-    if not all(np.all(np.isfinite(leaf)) for leaf in tree.leaves(upload)):
+    if not all(np.isfinite(leaf).all() for leaf in tree.leaves(upload)):
         raise DivergedError(
             f"Client {client} sent a number that is not finite in round {round_}. The local steps are probably "
             f"too long: lower the learning rate of {local}, or the eta of {algorithm}; else look at its samples.",

@@ -2,8 +2,8 @@
 
 import math
 import time
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,14 +11,23 @@ import numpy as np
 from feddr import tree
 from feddr.algorithms import Algorithm
 from feddr.engines import rounds as common
-from feddr.engines.compiled import CompiledClients
+from feddr.engines.compiled import CompiledClients, Task
 from feddr.engines.evaluate import Evaluator
 from feddr.engines.rounds import Accepted, Callback, Progress, State
+from feddr.engines.store import BUDGET, ClientStore
 from feddr.history import History, Row
 from feddr.local import LocalSolver, Solution
 from feddr.problem import Problem
 from feddr.sampling import Sampling
 from feddr.tree import Tree
+
+
+class Job(NamedTuple):
+    """A client's part of a round: the round, the client, and what it was sent."""
+
+    round: int
+    client: int
+    message: Tree
 
 
 class Answer(NamedTuple):
@@ -27,6 +36,21 @@ class Answer(NamedTuple):
     client: Any
     upload: Tree
     solution: Solution
+
+
+class Pending(NamedTuple):
+    """An answer under way, in a call that may have others beside it."""
+
+    call: Future[list[Answer]]
+    position: int
+
+    def result(self) -> Answer:
+        """Wait for the answer."""
+        return self.call.result()[self.position]
+
+    def cancel(self) -> None:
+        """Give the call up if it has not begun."""
+        self.call.cancel()
 
 
 class Run:
@@ -38,6 +62,8 @@ class Run:
         Who takes part in a round, for solvers that want to know how likely a client is.
     pool
         Where clients are computed.
+    client_memory
+        Bytes of client state kept in memory.
     """
 
     def __init__(
@@ -50,29 +76,44 @@ class Run:
         dtype: np.dtype[Any],
         personal: bool,
         pool: ThreadPoolExecutor,
+        client_memory: int = BUDGET,
     ) -> None:
         self.begin = time.perf_counter()
         self.problem, self.algorithm, self.local, self.seed, self.dtype = problem, algorithm, local, seed, dtype
         self.personal, self.pool = personal, pool
         self.evaluator = Evaluator(problem, dtype)
-        self.solve = CompiledClients(problem, self.evaluator.samples, local, dtype, algorithm.mean_gradient)
+        samples = self.evaluator.samples if problem.data.on_demand is None else None
+        self.clients = CompiledClients(problem, samples, local, dtype, algorithm.mean_gradient)
         self.probabilities = sampling.probabilities(problem.data.num_clients)
         self.prox = common.server_prox(problem.regulariser)
         self.x0 = tree.cast(problem.init, dtype)
-        self.state = State(server=algorithm.server(tree.cast(self.x0, np.float64)))
+        self.state = State(algorithm.server(tree.cast(self.x0, np.float64)), ClientStore(client_memory))
         self.history = History()
 
     def message(self) -> Tree:
         """Return what the server sends now."""
         return tree.cast(self.algorithm.broadcast(self.state.server), self.dtype)
 
-    def compute(self, k: int, i: int, message: Tree) -> Answer:
-        """Do client i's part of a round, without touching the state."""
-        c = self.state.clients[i] if i in self.state.clients else self.algorithm.client(self.x0, message)
-        sub = self.algorithm.subproblem(c, message)
-        rng = common.client_rng(self.seed, i, self.state.updates.get(i, 0))
-        solution = self.solve(i, sub, rng, k, self.probabilities[i])
-        return Answer(*self.algorithm.finish(c, message, sub, solution), solution)
+    def submit(self, jobs: Sequence[Job]) -> list[Pending]:
+        """Let clients, each of them once, do their parts in the background, the longest first."""
+        position = {job.client: j for j, job in enumerate(jobs)}
+        pending: dict[int, Pending] = {}
+        for clients in self.clients.calls([job.client for job in jobs]):
+            call = self.pool.submit(self._compute, [jobs[position[i]] for i in clients])
+            pending |= {i: Pending(call, j) for j, i in enumerate(clients)}
+        return [pending[job.client] for job in jobs]
+
+    def _compute(self, jobs: Sequence[Job]) -> list[Answer]:
+        """Do the parts of clients that share a call, without touching the state."""
+        state, rules = self.state, self.algorithm
+        before, tasks = [], []
+        for k, i, message in jobs:
+            c = state.clients[i] if i in state.clients else rules.client(self.x0, message)
+            rng = common.client_rng(self.seed, i, state.updates.get(i, 0))
+            before.append(c)
+            tasks.append(Task(i, rules.subproblem(c, message), rng, k, self.probabilities[i]))
+        done = zip(jobs, before, tasks, self.clients.solve(tasks), strict=True)
+        return [Answer(*rules.finish(c, job.message, task.sub, solution), solution) for job, c, task, solution in done]
 
     def accept(self, k: int, i: int, answer: Answer, factor: float = 1.0) -> Accepted:
         """Take in what client i has sent."""
@@ -86,7 +127,7 @@ class Run:
         state.prox_error = float(np.fmax(state.prox_error, answer.solution.error))
         return accepted
 
-    def aggregate(self, uploads: Sequence[Accepted]) -> None:
+    def aggregate(self, uploads: Iterable[Accepted]) -> None:
         """Let the server compute."""
         self.state.server = self.algorithm.aggregate(self.state.server, common.gather(uploads), self.prox)
 
@@ -124,6 +165,7 @@ class Run:
             "g": repr(self.problem.regulariser),
             "weights": weights if isinstance(weights, str) else self.problem.client_weights.tolist(),
             "clients": self.problem.data.num_clients,
+            "evaluated_on": len(self.problem.data.panel),
             "seed": self.seed,
             "precision": str(self.dtype),
         }

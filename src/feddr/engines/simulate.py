@@ -15,7 +15,8 @@ from feddr.delays import Delay
 from feddr.engines import rounds as common
 from feddr.engines.result import Result
 from feddr.engines.rounds import Callback
-from feddr.engines.run import Run
+from feddr.engines.run import Job, Run
+from feddr.engines.store import BUDGET
 from feddr.engines.timing import RoundClock, check_delays
 from feddr.local import LocalSolver
 from feddr.problem import Problem
@@ -35,6 +36,7 @@ def simulate(
     evaluate_every: int = 10,
     personal: bool = False,
     threads: int | None = None,
+    client_memory: int = BUDGET,
     callback: Callback | None = None,
     certify: bool = False,
     delays: Delay | None = None,
@@ -68,6 +70,8 @@ def simulate(
         Whether to evaluate the clients' own models, too.
     threads
         Clients computed at a time, all cores by default. It changes nothing but the speed.
+    client_memory
+        Bytes of the clients' states that are kept in memory; the rest lies in a memory-mapped temporary file.
     callback
         Called after each round; returning True ends the run there.
     certify
@@ -104,7 +108,7 @@ def simulate(
     callbacks = [call for call in (watch, callback) if call is not None]
     n = problem.data.num_clients
     with ThreadPoolExecutor(threads or os.cpu_count()) as pool:
-        run = Run(problem, algorithm, local, sampling, seed, precisions.of(precision), personal, pool)
+        run = Run(problem, algorithm, local, sampling, seed, precisions.of(precision), personal, pool, client_memory)
         clock = None if delays is None else RoundClock(run, delays, deadline, seed, max_events)
 
         def report(k: int) -> bool:
@@ -139,7 +143,5 @@ def _round(run: Run, clock: RoundClock | None, k: int, active: NDArray[np.int64]
         active = clock.round(k, active)
     if len(active) == 0:
         return
-    # The longest job first, so that no core waits for a long one that began last.
-    longest_first = active[np.argsort(-run.problem.data.train.sizes[active], kind="stable")]
-    jobs = {int(i): run.pool.submit(run.compute, k, int(i), message) for i in longest_first}
-    run.aggregate([run.accept(k, i, jobs[i].result()) for i in map(int, active)])
+    jobs = run.submit([Job(k, int(i), message) for i in active])
+    run.aggregate(run.accept(k, int(i), job.result()) for i, job in zip(active, jobs, strict=True))

@@ -22,7 +22,7 @@ def jobs(run: Run, seed: int) -> Callable[[int, int], Job]:
     solution = Solution(run.x0, 0, math.nan, run.x0 if run.algorithm.mean_gradient else None)
     _, upload = run.algorithm.finish(c, message, run.algorithm.subproblem(c, message), solution)
     down, up = common.wire_bytes(message, run.dtype), common.wire_bytes(upload, run.dtype)
-    steps = [run.local.num_steps(int(size)) for size in run.problem.data.train.sizes]
+    steps = [run.local.num_steps(int(size)) for size in run.problem.data.sizes]
 
     def describe(client: int, number: int) -> Job:
         return Job(seed, client, number, steps[client], down, up)

@@ -63,6 +63,7 @@ class Accelerated:
 
     batch_size: ClassVar[None] = None
     certified: ClassVar[bool] = True
+    step_size: ClassVar[None] = None
 
     def __post_init__(self) -> None:
         if not 0 < self.tol < float("inf"):

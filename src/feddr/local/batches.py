@@ -1,6 +1,9 @@
 """Random batches over epochs: each sample once in an epoch, the last batch holding what is left."""
 
+import functools
+
 import numpy as np
+from numpy.typing import NDArray
 
 from feddr.local.solver import Batches
 
@@ -22,9 +25,18 @@ def shuffled(size: int, epochs: int, batch_size: int | None, rng: np.random.Gene
     """Return the rows of each batch: a new random order in each epoch."""
     if batch_size is None:
         return None
+    in_order, used = _template(size, epochs, batch_size)
+    rows = np.zeros((epochs, len(used) // epochs * batch_size), np.int32)
+    rows[:, :size] = rng.permuted(in_order, axis=1)
+    return Batches(rows.reshape(-1, batch_size), used)
+
+
+@functools.lru_cache(maxsize=256)
+def _template(size: int, epochs: int, batch_size: int) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """Return what the batches of clients of one size have in common: the rows in order, and how many a step uses."""
     per_epoch = num_steps(size, 1, batch_size)
-    rows = np.zeros((epochs, per_epoch * batch_size), np.int32)
-    rows[:, :size] = rng.permuted(np.tile(np.arange(size, dtype=np.int32), (epochs, 1)), axis=1)
     used = np.full(per_epoch, batch_size, np.int32)
     used[-1] = size - (per_epoch - 1) * batch_size
-    return Batches(rows.reshape(-1, batch_size), np.tile(used, epochs))
+    in_order, used = np.tile(np.arange(size, dtype=np.int32), (epochs, 1)), np.tile(used, epochs)
+    in_order.flags.writeable = used.flags.writeable = False
+    return in_order, used

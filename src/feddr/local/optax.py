@@ -35,6 +35,7 @@ class Optax:
     batch_size: int | None = 10
 
     certified: ClassVar[bool] = False
+    step_size: ClassVar[None] = None
 
     def __post_init__(self) -> None:
         batches.check(self.epochs, self.batch_size)

@@ -48,6 +48,11 @@ class SGD:
             raise ValueError(f"momentum must be at least 0 and below 1, got {self.momentum}.")
         batches.check(self.epochs, self.batch_size)
 
+    @property
+    def step_size(self) -> float | None:
+        # With momentum the steps grow to lr / (1 - momentum), and a prox of lr g would count g too little.
+        return None if self.momentum else self.lr
+
     def num_steps(self, size: int) -> int:
         return batches.num_steps(size, self.epochs, self.batch_size)
 

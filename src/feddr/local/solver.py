@@ -9,6 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from feddr import tree
+from feddr.local import descent
+from feddr.local.descent import Prox
 from feddr.local.subproblem import Facts, Solution, Subproblem
 from feddr.tree import Tree
 
@@ -55,6 +57,10 @@ class LocalSolver(Protocol):
     def certified(self) -> bool:
         """Whether it bounds its own error, for which it needs to know the curvature of f_i."""
 
+    @property
+    def step_size(self) -> float | None:
+        """The lr of a solver whose steps are x := x - lr grad phi(x), None for any other."""
+
     def num_steps(self, size: int) -> int:
         """Return the number of steps, at most, for a client with ``size`` samples."""
 
@@ -75,6 +81,7 @@ def solve(
     steps: Any,
     facts: Facts,
     mean_gradient: bool,
+    prox: Prox,
 ) -> Solution:
     """Run ``solver`` on ``sub`` in one traceable loop.
 
@@ -86,7 +93,10 @@ def solve(
         The number of steps at most; it may be traced, so clients of all sizes share one compiled loop.
     mean_gradient
         Whether to return the mean of the gradients of f_i.
+    prox
+        From (x, eta) to prox_{eta g}(x), for steps in which g takes part.
     """
+    lr = 0.0 if sub.descent is None else descent.length(solver)
 
     def unfinished(carry: tuple[Any, State, Tree]) -> Any:
         t, state, _ = carry
@@ -94,11 +104,14 @@ def solve(
 
     def step(carry: tuple[Any, State, Tree]) -> tuple[Any, State, Tree]:
         t, state, total = carry
-        gradient = oracle(state.point, t)
-        state = solver.step(state, sub.gradient(state.point, gradient))
+        x = state.point if sub.descent is None else sub.descent.model(state.point, lr * t, prox)
+        gradient = oracle(x, t)
+        state = solver.step(state, sub.gradient(x, gradient))
+        if sub.descent is not None:
+            state = state._replace(point=sub.descent.follow(state.point, lr, prox))
         return t + 1, state, tree.add(total, gradient) if mean_gradient else None
 
     total = tree.map(jnp.zeros_like, sub.start) if mean_gradient else None
     t, state, total = jax.lax.while_loop(unfinished, step, (jnp.int32(0), solver.init(sub, facts), total))
     mean = tree.map(lambda a: a / jnp.maximum(t, 1).astype(a.dtype), total) if mean_gradient else None
-    return Solution(state.point, t, state.error, mean)
+    return Solution(state.point, t, state.error, mean, None if sub.descent is None else lr * t)

@@ -1,11 +1,14 @@
 """The one thing an algorithm may ask of a client.
 
 minimise over x:   phi(x) = f_i(x) + <v, x> + ||x - z||^2 / (2 eta),   started at s
+
+How it is minimised is the solver's affair, but for algorithms that prescribe the steps (descent.py).
 """
 
 from typing import Any, NamedTuple
 
 from feddr import tree
+from feddr.local.descent import Descent
 from feddr.tree import Tree
 
 
@@ -13,12 +16,21 @@ class Subproblem(NamedTuple):
     """minimise f_i(x) + <linear, x> + ||x - center||^2 / (2 eta), started at ``start``.
 
     A missing ``center`` stands for 1/eta = 0, a missing ``linear`` for v = 0.
+
+    Parameters
+    ----------
+    descent
+        The steps to take, where the algorithm prescribes them; g takes part in some of them.
+    probe
+        A point at which the gradient of f_i over all of the client's samples is wanted, too.
     """
 
     start: Tree
     center: Tree | None = None
     eta: float = float("inf")
     linear: Tree | None = None
+    descent: Descent | None = None
+    probe: Tree | None = None
 
     def gradient(self, x: Tree, gradient: Tree) -> Tree:
         """Return the gradient of phi at x, given the gradient of f_i."""
@@ -35,19 +47,23 @@ class Solution(NamedTuple):
     Parameters
     ----------
     x
-        The approximate minimiser.
+        The approximate minimiser; a dual point after ``Dual`` steps.
     steps
         Number of gradients that were computed.
     error
         A bound on the distance to the exact minimiser; NaN where the solver certifies none.
     gradient
-        Mean over the steps of the gradients of f_i that were computed; only where the algorithm asks for it.
+        Mean over the steps of the gradients of f_i that were computed, only where the algorithm asks for it; the
+        gradient at the probe where the subproblem has one.
+    length
+        Sum of the step sizes, where the subproblem prescribes the steps.
     """
 
     x: Tree
     steps: Any
     error: Any
     gradient: Tree | None = None
+    length: Any = None
 
 
 class Curvature(NamedTuple):

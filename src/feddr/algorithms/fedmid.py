@@ -1,0 +1,92 @@
+"""FedMid: federated mirror descent, proximal steps and averaging (Yuan, Zaheer and Reddi 2021, Algorithm 2)."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, NamedTuple
+
+import numpy as np
+
+from feddr import tree
+from feddr.algorithms.algorithm import Prox, Uploads
+from feddr.algorithms.fedavg import Server
+from feddr.local import Solution, Subproblem
+from feddr.local.descent import Plain, Proximal
+from feddr.tree import Tree
+
+PROXIMAL = ("both", "server", "clients")
+
+
+class Upload(NamedTuple):
+    """What a client sends: its model and the length of its steps together, lr K_i."""
+
+    x: Tree
+    length: Any
+
+
+@dataclass(frozen=True)
+class FedMid:
+    """FedAvg with proximal steps on the clients and on the server.
+
+    Each active client i takes K_i steps from xbar with the step size lr of its local solver, and then the server one:
+
+        x_i  := prox_{lr g}(x_i - lr grad f_i(x_i)),   K_i times, started at xbar
+        xbar := prox_{s T g}(xbar + s (x - xbar))
+
+    where s = server_lr, and x and T are the means over the active clients of x_i and lr K_i, weighted by w_i.
+
+    Parameters
+    ----------
+    server_lr
+        Step size s of the server.
+    proximal
+        ``"both"``: as above and as published.
+        ``"server"``: the clients leave g out, x_i := x_i - lr grad f_i(x_i) (the paper's only-server-proximal variant).
+        One step of everybody is then a step of the proximal gradient method.
+        ``"clients"``: the server leaves g out, xbar := xbar + s (x - xbar).
+
+    Notes
+    -----
+    With ``"both"``, g counts twice unless it is the indicator of a set: equal clients that take one step each compute
+    prox_{lr g}(prox_{lr g}(xbar - lr grad f(xbar))), which for the l1 norm solves the problem with twice its strength.
+    With ``"clients"``, xbar is a mean of sparse models with different zeros and so is not sparse. Several steps on
+    clients that differ lead elsewhere than to the joint solution, whatever the choice, as with FedAvg.
+
+    The mirror map is the Euclidean one. It needs ``local.SGD`` without momentum: the server must know lr.
+
+    References
+    ----------
+    H. Yuan, M. Zaheer, S. Reddi. Federated Composite Optimization. ICML 2021.
+    """
+
+    server_lr: float = 1.0
+    proximal: Literal["both", "server", "clients"] = "both"
+
+    composite: ClassVar[bool] = True
+    partial: ClassVar[bool] = True
+    full_start: ClassVar[bool] = False
+    mean_gradient: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        if not 0 < self.server_lr < float("inf"):
+            raise ValueError(f"server_lr must be positive, got {self.server_lr}.")
+        if self.proximal not in PROXIMAL:
+            raise ValueError(f"proximal must be one of {', '.join(PROXIMAL)}, got {self.proximal!r}.")
+
+    def server(self, x0: Tree) -> Server:
+        return Server(x0)
+
+    def broadcast(self, s: Server) -> Tree:
+        return s.xbar
+
+    def client(self, x0: Tree, xbar: Tree) -> None:
+        """Return nothing: a client keeps nothing from one round to the next."""
+
+    def subproblem(self, c: None, xbar: Tree) -> Subproblem:
+        return Subproblem(start=xbar, descent=Plain() if self.proximal == "server" else Proximal())
+
+    def finish(self, c: None, xbar: Tree, sub: Subproblem, solution: Solution) -> tuple[None, Upload]:
+        return None, Upload(solution.x, np.asarray(solution.length, np.float64))
+
+    def aggregate(self, s: Server, uploads: Uploads, prox: Prox) -> Server:
+        mean: Upload = tree.scale(1.0 / uploads.weight, uploads.sum)
+        x = tree.map(lambda old, new: (1.0 - self.server_lr) * old + self.server_lr * new, s.xbar, mean.x)
+        return Server(x if self.proximal == "clients" else prox(x, self.server_lr * float(mean.length)))

@@ -1,0 +1,92 @@
+"""MimeLite: local training with the server's momentum (Karimireddy, Jaggi, Kale, Mohri, Reddi, Stich, Suresh 2021)."""
+
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+from feddr import tree
+from feddr.algorithms.algorithm import Prox, Uploads
+from feddr.local import Solution, Subproblem
+from feddr.tree import Tree
+
+
+class Message(NamedTuple):
+    """What the server sends: the model and the velocity."""
+
+    x: Tree
+    velocity: Tree
+
+
+class Upload(NamedTuple):
+    """What a client sends: its model, and the gradient of f_i at xbar over all of its samples."""
+
+    x: Tree
+    gradient: Tree
+
+
+class Server(NamedTuple):
+    """State of the server: the model and the velocity u."""
+
+    xbar: Tree
+    velocity: Tree
+
+
+@dataclass(frozen=True)
+class MimeLite:
+    """FedAvg whose clients move with the momentum of the server, held fixed while they do.
+
+    Each active client i, and then the server, compute
+
+        x_i  ~= argmin f_i(x) + <beta u, x>,   started at xbar
+        u    := beta u + mean over the active clients of grad f_i(xbar), weighted by w_i
+        xbar := mean over the active clients of x_i, weighted by w_i
+
+    so that a step of ``local.SGD`` is x := x - lr (grad f_i(x) + beta u). With one step of everybody it is gradient
+    descent with heavy-ball momentum, u := beta u + grad f(x), x := x - lr u; with beta = 0 it is FedAvg.
+
+    Parameters
+    ----------
+    beta
+        Momentum, at least 0 and below 1.
+
+    Notes
+    -----
+    The paper writes m = (1 - beta) u and eta = lr / (1 - beta): the same steps, where m := beta m + (1 - beta) grad and
+    x := x - eta (beta m + (1 - beta) grad). This is the Lite variant with SGD with momentum as its base method: it does
+    without the correction of every batch's gradient by the same batch's gradient at xbar, and so, like FedAvg, it leads
+    elsewhere than to the joint solution where clients differ and take several steps.
+
+    References
+    ----------
+    S. P. Karimireddy, M. Jaggi, S. Kale, M. Mohri, S. J. Reddi, S. U. Stich, A. T. Suresh. Breaking the Centralized
+    Barrier for Cross-Device Federated Learning. NeurIPS 2021.
+    """
+
+    beta: float = 0.9
+
+    composite: ClassVar[bool] = False
+    partial: ClassVar[bool] = True
+    full_start: ClassVar[bool] = False
+    mean_gradient: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.beta < 1:
+            raise ValueError(f"beta must be at least 0 and below 1, got {self.beta}.")
+
+    def server(self, x0: Tree) -> Server:
+        return Server(x0, tree.zeros_like(x0))
+
+    def broadcast(self, s: Server) -> Message:
+        return Message(s.xbar, s.velocity)
+
+    def client(self, x0: Tree, message: Message) -> None:
+        """Return nothing: a client keeps nothing from one round to the next."""
+
+    def subproblem(self, c: None, message: Message) -> Subproblem:
+        return Subproblem(start=message.x, linear=tree.scale(self.beta, message.velocity), probe=message.x)
+
+    def finish(self, c: None, message: Message, sub: Subproblem, solution: Solution) -> tuple[None, Upload]:
+        return None, Upload(solution.x, solution.gradient)
+
+    def aggregate(self, s: Server, uploads: Uploads, prox: Prox) -> Server:
+        mean: Upload = tree.scale(1.0 / uploads.weight, uploads.sum)
+        return Server(mean.x, tree.axpy(self.beta, s.velocity, mean.gradient))

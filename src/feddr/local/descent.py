@@ -1,0 +1,67 @@
+"""Steps that an algorithm prescribes: those in which g takes part, or whose length the server must know.
+
+Most algorithms leave the way to their local solver. A few are defined by it: their clients take plain steps of a known
+length lr, with the proximal operator of g in one of two places. Only a solver that takes such steps can serve them.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
+
+from feddr.tree import Tree
+
+Prox = Callable[[Tree, Any], Tree]
+"""From (x, eta) to prox_{eta g}(x)."""
+
+
+class Descent(Protocol):
+    """What surrounds a step of length lr, of which ``taken`` is the sum so far."""
+
+    def model(self, point: Tree, taken: Any, prox: Prox, /) -> Tree:
+        """Return where the gradient is to be computed, given the point that the solver moves."""
+
+    def follow(self, point: Tree, lr: float, prox: Prox, /) -> Tree:
+        """Return the point to go on from, given the one that the solver has moved to."""
+
+
+class Plain(NamedTuple):
+    """x := x - lr grad phi(x), which leaves g to the server."""
+
+    def model(self, point: Tree, taken: Any, prox: Prox) -> Tree:
+        return point
+
+    def follow(self, point: Tree, lr: float, prox: Prox) -> Tree:
+        return point
+
+
+class Proximal(NamedTuple):
+    """x := prox_{lr g}(x - lr grad phi(x)): proximal gradient steps for phi + g."""
+
+    def model(self, point: Tree, taken: Any, prox: Prox) -> Tree:
+        return point
+
+    def follow(self, point: Tree, lr: float, prox: Prox) -> Tree:
+        return prox(point, lr)
+
+
+class Dual(NamedTuple):
+    """z := z - lr grad phi(prox_{tau g}(z)), tau := tau + lr: dual averaging for phi + g, started at (z, tau).
+
+    The solver starts at the dual point z and returns one.
+    """
+
+    tau: Any
+
+    def model(self, point: Tree, taken: Any, prox: Prox) -> Tree:
+        return prox(point, self.tau + taken)
+
+    def follow(self, point: Tree, lr: float, prox: Prox) -> Tree:
+        return point
+
+
+def length(solver: Any) -> float:
+    """Return the length lr of the solver's steps, and refuse a solver whose steps are not plain ones."""
+    if solver.step_size is None:
+        raise ValueError(
+            f"FedMid and FedDualAvg prescribe plain gradient steps, got local={solver}; use SGD without momentum."
+        )
+    return float(solver.step_size)
