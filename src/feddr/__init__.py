@@ -11,7 +11,21 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from feddr import certify, datasets, delays, local, models, plots, prox, sampling, theory
-    from feddr.algorithms import AsyncFedDR, FedAsync, FedAvg, FedBuff, FedDR, FedPD, FedProx, FedSplit, Scaffold
+    from feddr import flower as flower  # not in __all__: it needs an extra
+    from feddr.algorithms import (
+        AsyncFedDR,
+        FedAsync,
+        FedAvg,
+        FedBuff,
+        FedDR,
+        FedDualAvg,
+        FedMid,
+        FedPD,
+        FedProx,
+        FedSplit,
+        MimeLite,
+        Scaffold,
+    )
     from feddr.data import FederatedData
     from feddr.engines.clock import simulate_async
     from feddr.engines.reference import reference
@@ -23,7 +37,8 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "feddr.algorithms": (
-        *("AsyncFedDR", "FedAsync", "FedAvg", "FedBuff", "FedDR", "FedPD", "FedProx", "FedSplit", "Scaffold"),
+        *("AsyncFedDR", "FedAsync", "FedAvg", "FedBuff", "FedDR", "FedDualAvg", "FedMid", "FedPD", "FedProx"),
+        *("FedSplit", "MimeLite", "Scaffold"),
     ),
     "feddr.data": ("FederatedData",),
     "feddr.engines.clock": ("simulate_async",),
@@ -35,7 +50,7 @@ _HOMES = {
     "feddr.problem": ("Problem",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
-_MODULES = ("certify", "datasets", "delays", "local", "models", "plots", "prox", "sampling", "theory")
+_MODULES = ("certify", "datasets", "delays", "flower", "local", "models", "plots", "prox", "sampling", "theory")
 
 __all__ = [
     "AsyncFedDR",
@@ -44,11 +59,14 @@ __all__ = [
     "FedAvg",
     "FedBuff",
     "FedDR",
+    "FedDualAvg",
+    "FedMid",
     "FedPD",
     "FedProx",
     "FedSplit",
     "FederatedData",
     "History",
+    "MimeLite",
     "Problem",
     "Result",
     "Scaffold",

@@ -53,7 +53,8 @@ class MimeLite:
     The paper writes m = (1 - beta) u and eta = lr / (1 - beta): the same steps, where m := beta m + (1 - beta) grad and
     x := x - eta (beta m + (1 - beta) grad). This is the Lite variant with SGD with momentum as its base method: it does
     without the correction of every batch's gradient by the same batch's gradient at xbar, and so, like FedAvg, it leads
-    elsewhere than to the joint solution where clients differ and take several steps.
+    elsewhere than to the joint solution where clients differ and take several steps. The gradient at xbar is one more
+    pass over a client's samples, which the history's ``local_steps`` does not count.
 
     References
     ----------

@@ -13,7 +13,12 @@ if TYPE_CHECKING:
     from feddr.local import Optax
 
 TABLE: Mapping[str, tuple[str, Sequence[str]]] = {
-    "data": ("feddr.datasets", ["synthetic", "synthetic_iid"]),
+    "data": (
+        "feddr.datasets",
+        [
+            *("bundled", "csv", "femnist", "heart_disease", "leaf", "libsvm", "mnist", "synthetic", "synthetic_iid"),
+        ],
+    ),
     "model": ("feddr.models", ["linear", "mlp", "softmax"]),
     "g": (
         "feddr.prox",
@@ -24,7 +29,10 @@ TABLE: Mapping[str, tuple[str, Sequence[str]]] = {
     ),
     "algorithm": (
         "feddr.algorithms",
-        ["AsyncFedDR", "FedAsync", "FedAvg", "FedBuff", "FedDR", "FedPD", "FedProx", "FedSplit", "Scaffold"],
+        [
+            *("AsyncFedDR", "FedAsync", "FedAvg", "FedBuff", "FedDR", "FedDualAvg", "FedMid", "FedPD", "FedProx"),
+            *("FedSplit", "MimeLite", "Scaffold"),
+        ],
     ),
     "local": ("feddr.local", ["Accelerated", "Optax", "SGD"]),
     "stopping": ("feddr.local", ["Absolute", "Epochs", "Relative", "Tolerance"]),

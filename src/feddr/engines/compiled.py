@@ -40,8 +40,9 @@ class Rows(NamedTuple):
 
 
 class Arguments(NamedTuple):
-    """What the compiled loop needs to know of a client."""
+    """What the compiled loop needs to know of a client; ``start`` is that of the subproblem, which has none itself."""
 
+    start: Tree
     samples: Tree
     sub: Subproblem
     rows: Rows
@@ -79,7 +80,8 @@ class CompiledClients:
         self.sizes = problem.data.sizes
         self._parameters = tree.size(problem.init)
 
-        def one(samples: Tree, sub: Subproblem, rows: Rows, steps: Any, facts: Facts) -> Solution:
+        def one(start: Tree, samples: Tree, sub: Subproblem, rows: Rows, steps: Any, facts: Facts) -> Solution:
+            sub = sub._replace(start=start)
             oracle = _full_gradient if rows.batch is None else _batch_gradient
             mean = mean_gradient and sub.probe is None
             prox = problem.regulariser.prox
@@ -88,10 +90,11 @@ class CompiledClients:
                 return solution
             return solution._replace(gradient=_full_gradient(problem.loss, samples, rows)(sub.probe, 0))
 
-        def several(shared: Tree | None, clients: Arguments) -> Solution:
+        def several(starts: Tree, shared: Tree | None, clients: Arguments) -> Solution:
             def each(client: Arguments) -> Solution:
                 return one(*(client if shared is None else client._replace(samples=shared)))
 
+            clients = clients._replace(start=starts)
             return jax.vmap(each)(clients) if self.plan.side_by_side else jax.lax.map(each, clients)
 
         def hessian(samples: Tree, x: Tree, v: Tree, rows: Rows) -> Tree:
@@ -101,8 +104,9 @@ class CompiledClients:
         # Clients run side by side, one on each thread; threads within a client would only get in each other's way, and
         # would make the order of a sum, and so its last bit, depend on their number.
         options = {"xla_cpu_multi_thread_eigen": False} if jax.default_backend() == "cpu" else None
-        self._one = jax.jit(one, compiler_options=options)
-        self._several = jax.jit(several, compiler_options=options)
+        # The start is donated: its buffer becomes the solution's.
+        self._one = jax.jit(one, compiler_options=options, donate_argnums=0)
+        self._several = jax.jit(several, compiler_options=options, donate_argnums=0)
         self._hessian = jax.jit(hessian, compiler_options=options)
         self._curvature: dict[int, Curvature] = {}
 
@@ -169,9 +173,8 @@ class CompiledClients:
             np.add(batches.rows, rows.start, out=batch[:steps])
             used[:steps] = batches.used
             rows = rows._replace(batch=batch, used=used)
-        return Arguments(
-            samples, task.sub, rows, np.int32(steps), Facts(curvature, task.round, float(task.probability))
-        )
+        sub, facts = task.sub, Facts(curvature, task.round, float(task.probability))
+        return Arguments(sub.start, samples, sub._replace(start=None), rows, np.int32(steps), facts)
 
     def _shared(self, arguments: list[Arguments]) -> list[Solution]:
         """Solve several subproblems in one call, whose places left over have no rows and do no steps."""
@@ -181,7 +184,8 @@ class CompiledClients:
             arguments = [one._replace(samples=None) for one in arguments]
             rest = rest._replace(samples=None)
         filled = arguments + [rest] * (self.plan.width - len(arguments))
-        solutions = self._several(self.samples, tree.map(lambda *leaves: np.stack(leaves), *filled))
+        stacked: Arguments = tree.map(lambda *leaves: np.stack(leaves), *filled)
+        solutions = self._several(stacked.start, self.samples, stacked._replace(start=None))
         solutions = tree.map(np.asarray, solutions)
         # Copies, so that a client's state does not keep those of all others alive.
         return [tree.map(lambda a, j=j: a[j].copy(), solutions) for j in range(len(arguments))]

@@ -1,0 +1,80 @@
+"""Small data sets that come with scikit-learn: for examples without a network."""
+
+from typing import Any, Literal
+
+import numpy as np
+
+from feddr.datasets.described import Described
+from feddr.datasets.federate import Array, Partition, assign, federate
+
+REGRESSION = ("diabetes",)
+
+
+def bundled(
+    which: Literal["breast_cancer", "diabetes", "digits", "iris", "wine"] = "digits",
+    partition: Partition = "iid",
+    num_clients: int = 10,
+    standardise: bool = True,
+    test_share: float = 0.2,
+    seed: int = 0,
+    shards_per_client: int | None = None,
+    beta: float | None = None,
+    sigma: float | None = None,
+    min_samples: int | None = None,
+) -> Described:
+    """Return a data set of scikit-learn, dealt out over clients.
+
+    Parameters
+    ----------
+    which
+        ``"breast_cancer"`` (569 samples, 30 features, 2 classes), ``"digits"`` (1797, 64, 10), ``"iris"`` (150, 4, 3),
+        ``"wine"`` (178, 13, 3), or ``"diabetes"`` (442, 10, a number to predict: for ``Problem.regression``).
+    partition, num_clients, shards_per_client, beta, sigma, min_samples
+        As in :func:`feddr.datasets.mnist`.
+    standardise
+        Whether to centre and scale each feature by the training samples of all clients together.
+    test_share
+        Of each client's samples; 0 for no test part.
+    seed
+        Draws the partition, and which samples are for testing.
+
+    Returns
+    -------
+    Described
+        ``x``: float32; ``y``: int32, or float32 for diabetes. ``data.features`` and ``data.classes`` have the names.
+
+    Examples
+    --------
+    >>> data = bundled("digits", partition="dirichlet", beta=0.3, num_clients=20)
+    >>> data.num_clients, data.train.samples["x"].shape[1]
+    (20, 64)
+    """
+    names = ("breast_cancer", "diabetes", "digits", "iris", "wine")
+    if which not in names:
+        raise ValueError(f"which must be one of {', '.join(names)}, got {which!r}.")
+    found = _load(which)
+    classes = () if which in REGRESSION else tuple(map(str, found.target_names))
+    x: Array = np.asarray(found.data, np.float32)
+    y: Array = np.asarray(found.target, np.float32 if which in REGRESSION else np.int32)
+    clients = assign(
+        y,
+        partition,
+        num_clients,
+        seed,
+        shards_per_client=shards_per_client,
+        beta=beta,
+        sigma=sigma,
+        min_samples=min_samples,
+    )
+    features = tuple(map(str, found.feature_names))
+    return federate(
+        x, y, clients, test_share=test_share, seed=seed, standardise=standardise, features=features, classes=classes
+    )
+
+
+def _load(which: str) -> Any:
+    try:
+        from sklearn import datasets
+    except ImportError:
+        raise ValueError(f"bundled needs scikit-learn for {which}; pip install scikit-learn.") from None
+    return getattr(datasets, f"load_{which}")()

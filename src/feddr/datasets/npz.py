@@ -1,0 +1,74 @@
+"""Arrays from an npz file that is not trusted: the directory of the zip first, no pickle, no size taken on faith."""
+
+import math
+import zipfile
+import zlib
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+from numpy.lib import format as npy
+from numpy.typing import NDArray
+
+from feddr.datasets import files
+
+RATIO = 1032
+"""The most that a byte can expand to by the method deflate."""
+
+HEADERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
+
+
+def read_npz(path: Path, names: Iterable[str]) -> dict[str, NDArray[np.generic]]:
+    """Return the named arrays of an npz file.
+
+    An array is read only if the directory of the zip and the header of the array agree about its size, and if all of
+    them together have at most ``files.LIMIT`` bytes.
+    """
+    try:
+        with files.opened(path) as file, zipfile.ZipFile(file) as archive:
+            members = {info.filename: info for info in archive.infolist()}
+            missing = [name for name in names if f"{name}.npy" not in members]
+            if missing:
+                has = ", ".join(sorted(name.removesuffix(".npy") for name in members)) or "nothing"
+                raise ValueError(f"{path}: needs an array {missing[0]}, it has {has}.")
+            wanted = {name: members[f"{name}.npy"] for name in names}
+            _check_sizes(path, list(wanted.values()))
+            return {name: _array(path, archive, info) for name, info in wanted.items()}
+    except (zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError) as error:
+        raise ValueError(f"{path}: not a sound npz file ({error}); fetch it again.") from None
+
+
+def _check_sizes(path: Path, members: list[zipfile.ZipInfo]) -> None:
+    total, real = sum(info.file_size for info in members), path.stat().st_size
+    if total > files.LIMIT:
+        raise ValueError(
+            f"{path}: expands to {total:,} bytes, at most {files.LIMIT:,} are read; save fewer samples in it."
+        )
+    for info in members:
+        if info.compress_size > real or info.file_size > RATIO * info.compress_size:
+            raise ValueError(
+                f"{path}: {info.filename} is announced with {info.file_size:,} bytes, which its {info.compress_size:,} "
+                "cannot hold; the file is damaged, fetch it again."
+            )
+
+
+def _array(path: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> NDArray[np.generic]:
+    with archive.open(info) as file:
+        try:
+            shape, fortran, dtype = HEADERS[npy.read_magic(file)](file)
+        except (KeyError, ValueError) as error:
+            reason = str(error).splitlines()[0]
+            raise ValueError(f"{path}: {info.filename} is not an array of NumPy ({reason}).") from None
+        if dtype.hasobject:
+            raise ValueError(
+                f"{path}: {info.filename} holds Python objects, which are never loaded; save arrays of numbers."
+            )
+        announced, follow = math.prod(shape) * dtype.itemsize, info.file_size - file.tell()
+        if announced != follow or min(shape, default=0) < 0:
+            raise ValueError(
+                f"{path}: {info.filename} announces {announced:,} bytes of numbers and has {follow:,}; it is damaged."
+            )
+        data = file.read()
+    if len(data) != announced:
+        raise ValueError(f"{path}: {info.filename} is cut short; fetch it again.")
+    return np.frombuffer(data, dtype).reshape(shape, order="F" if fortran else "C")
