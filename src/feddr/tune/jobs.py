@@ -1,0 +1,213 @@
+"""A job: one run of a search, that is one trial with one seed, from its config to what came of it.
+
+A trial is a setting of an algorithm. Jobs and records travel between processes and into files as JSON, so both hold
+plain values only.
+"""
+
+import dataclasses
+import json
+import math
+import time
+import traceback
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+if TYPE_CHECKING:
+    from feddr.engines.rounds import Progress
+    from feddr.history import Row
+
+BETTER: Mapping[str, Literal["min", "max"]] = {
+    "F": "min",
+    "f": "min",
+    "train_loss": "min",
+    "gradient_mapping": "min",
+    "train_accuracy": "max",
+    "test_accuracy": "max",
+    "sparsity": "max",
+}
+"""The metrics that a search may be for, all at xbar, and which end of each is the better one."""
+
+At = Literal["last", "best"]
+"""The row of the history that counts: the last, or the best of those after the start."""
+
+Status = Literal["finished", "stalled", "diverged", "refused", "failed"]
+"""How a job ends. One that stalled, because no client came back, has a metric all the same."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """One run to be made.
+
+    Parameters
+    ----------
+    algorithm
+        Its label.
+    number
+        Which trial of the algorithm it is.
+    settings
+        By key, as for ``--set``.
+    config
+        The tables of an experiment with this algorithm, these settings and this seed.
+    metric, at
+        What is wanted of it.
+    """
+
+    algorithm: str
+    number: int
+    seed: int
+    settings: Mapping[str, Any]
+    config: Mapping[str, Any]
+    metric: str
+    at: At
+
+    @property
+    def key(self) -> tuple[str, int, int]:
+        """What sets it apart from the others of a search."""
+        return self.algorithm, self.number, self.seed
+
+    def dumps(self) -> str:
+        """Return a line of JSON."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def loads(cls, line: str) -> Self:
+        """Read what ``dumps`` wrote."""
+        return cls(**json.loads(line))
+
+
+@dataclass(frozen=True)
+class Record:
+    """What came of a job.
+
+    Parameters
+    ----------
+    value
+        The metric; None where there is none.
+    round
+        Where the metric was measured, or where the run diverged.
+    reason
+        Why there is no metric, or what else is to be known.
+    row
+        The row of the history that counts.
+    rounds, local_steps, bytes_up, bytes_down, seconds
+        What the whole run took.
+    """
+
+    algorithm: str
+    number: int
+    seed: int
+    settings: Mapping[str, Any]
+    status: Status
+    value: float | None = None
+    round: int | None = None
+    reason: str = ""
+    row: Mapping[str, float | None] = field(default_factory=dict)
+    rounds: int = 0
+    local_steps: int = 0
+    bytes_up: int = 0
+    bytes_down: int = 0
+    seconds: float = math.nan
+
+    @property
+    def key(self) -> tuple[str, int, int]:
+        """That of the job."""
+        return self.algorithm, self.number, self.seed
+
+    @property
+    def brief(self) -> str:
+        """The reason in one line: of a traceback the last."""
+        lines = self.reason.split("\n") if self.status != "failed" else self.reason.strip().split("\n")[-1:]
+        return " ".join(" ".join(lines).split())
+
+    def dumps(self) -> str:
+        """Return a line of JSON, in which null stands for what was not measured."""
+        plain = {name: _null(value) for name, value in asdict(self).items()}
+        return json.dumps(plain | {"row": {name: _null(value) for name, value in self.row.items()}})
+
+    @classmethod
+    def loads(cls, line: str) -> Self:
+        """Read what ``dumps`` wrote."""
+        found = json.loads(line)
+        return cls(**found | {"seconds": math.nan if found["seconds"] is None else found["seconds"]})
+
+
+def record(job: Job, status: Status, **more: Any) -> Record:
+    """Return a record of a job."""
+    return Record(job.algorithm, job.number, job.seed, job.settings, status, **more)
+
+
+def execute(job: Job) -> Record:
+    """Run a job on one thread and return what came of it, also where that is nothing good.
+
+    Only what ends the program, such as Ctrl-C, is raised.
+    """
+    from feddr.config import build, parse, perform
+    from feddr.engines.arrivals import ClockWarning
+    from feddr.engines.rounds import DivergedError
+
+    rows: list[Row] = []
+    wanted, began = 0, time.perf_counter()
+
+    def callback(progress: "Progress") -> bool:
+        nonlocal wanted
+        wanted = progress.rounds
+        rows.extend([progress.row] if progress.row is not None else [])
+        return False
+
+    def spent() -> dict[str, Any]:
+        return _spent(rows) | {"seconds": time.perf_counter() - began}
+
+    try:
+        with warnings.catch_warnings(record=True) as caught:
+            # Numbers that overflow are found at the end, and told in the record.
+            warnings.simplefilter("ignore", RuntimeWarning)
+            warnings.simplefilter("always", ClockWarning)
+            config = parse(job.config)
+            problem, (run,) = build(config)
+            rows = perform(config, problem, run, threads=1, callback=callback).history.rows
+    except DivergedError as error:
+        return record(job, "diverged", round=error.round, reason=str(error), **spent())
+    except ValueError as error:
+        return record(job, "refused", reason=str(error), **spent())
+    except Exception:
+        return record(job, "failed", reason=traceback.format_exc(), **spent())
+    notes = " ".join(str(warning.message) for warning in caught if issubclass(warning.category, ClockWarning))
+    return judge(job, rows, wanted, notes, spent())
+
+
+def judge(job: Job, rows: "Sequence[Row]", wanted: int, notes: str, spent: Mapping[str, Any]) -> Record:
+    """Return the record of a run that came to its end."""
+    chosen = choose(rows, job.metric, job.at)
+    value = float(getattr(chosen, job.metric))
+    more = {"round": chosen.round, "row": dataclasses.asdict(chosen), **spent}
+    if not math.isfinite(rows[-1].F):
+        reason = f"F is {rows[-1].F} at xbar after round {rows[-1].round}; lower lr or eta."
+        return record(job, "diverged", reason=reason, **more)
+    if not math.isfinite(value):
+        reason = f"{job.metric} is {value}, so it was not measured; is there what it needs, such as test samples?"
+        return record(job, "refused", reason=reason, **more)
+    status: Status = "finished" if rows[-1].round == wanted else "stalled"
+    return record(job, status, value=value, reason=notes, **more)
+
+
+def choose(rows: "Sequence[Row]", metric: str, at: At) -> "Row":
+    """Return the row that counts; of equal ones the first."""
+    later = [row for row in rows[1:] if math.isfinite(getattr(row, metric))]
+    if at == "last" or not later:
+        return rows[-1]
+    best = min if BETTER[metric] == "min" else max
+    return best(later, key=lambda row: float(getattr(row, metric)))
+
+
+def _spent(rows: "Sequence[Row]") -> dict[str, Any]:
+    if not rows:
+        return {}
+    last = rows[-1]
+    names = ("local_steps", "bytes_up", "bytes_down")
+    return {"rounds": last.round, **{name: getattr(last, name) for name in names}}
+
+
+def _null(value: Any) -> Any:
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,0 +1,77 @@
+"""The search itself: jobs that are not done yet go to an executor, and what comes back is kept at once."""
+
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from feddr.tune.jobs import Job, Record
+from feddr.tune.plan import Search, plan
+from feddr.tune.pool import Executor, Processes, cores
+from feddr.tune.ranking import Standing, rank
+from feddr.tune.store import Store
+
+Notice = Callable[[Record], None]
+"""Told of each record, when it has been kept."""
+
+
+def run(
+    search: Search,
+    store: Store,
+    executor: Executor,
+    notice: Notice = lambda _: None,
+    stopping: Callable[[], bool] = lambda: False,
+) -> None:
+    """Run the jobs of a search that the store does not have.
+
+    Parameters
+    ----------
+    executor
+        Who runs them.
+    stopping
+        Whether to begin no more jobs; those under way are finished.
+    """
+
+    def missing() -> Iterator[Job]:
+        for job in search.jobs():
+            if stopping():
+                return
+            if not store.done(job.key):
+                yield job
+
+    for record in executor(missing()):
+        store.add(record)
+        notice(record)
+
+
+def tune(
+    experiment: Mapping[str, Any], folder: str | Path, executor: Executor | None = None, **options: Any
+) -> dict[str, list[Standing]]:
+    """Search for the best settings of an experiment, and return those of each algorithm, the best first.
+
+    Parameters
+    ----------
+    experiment
+        The tables of a config, as ``feddr.config.read`` returns them.
+    folder
+        Where records are kept. A search that is there already goes on.
+    executor
+        Who does the runs: one process for each core by default, or ``feddr.tune.serial``.
+    options
+        As in the table ``[tune]``: grid, random, space, trials, seeds, metric, at, unequal.
+
+    Examples
+    --------
+    A search over two step sizes of FedDR, with two seeds each::
+
+        from feddr import config, tune
+
+        ranking = tune.tune(
+            config.read("experiments/first.toml"), "runs/search", grid={"algorithm.FedDR.eta": [1, 10]}, seeds=[0, 1]
+        )
+        print(ranking["FedDR"][0].words, ranking["FedDR"][0].mean)
+    """
+    search = plan(experiment, **options)
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    with Store(Path(folder), search) as store:
+        run(search, store, executor or Processes(cores()))
+        return rank(search, store.records)

@@ -1,0 +1,152 @@
+"""The folder of a search: what was asked for, and a line for each run that has ended.
+
+A line is written at once when its run ends and never changed, so a search that is killed loses nothing but the runs
+under way. Of two lines for one run the later counts.
+"""
+
+import contextlib
+import json
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from feddr.config import ConfigError, toml
+from feddr.tune.jobs import Record
+from feddr.tune.plan import Search
+
+SEARCH, RUNS = "search.json", "runs.jsonl"
+
+AGAIN = ("failed",)
+"""Runs that ended like this are tried again when a search goes on: it was not their fault."""
+
+
+class Store:
+    """The records of a search, open for more.
+
+    Parameters
+    ----------
+    folder
+        Where they are. A folder with a search in it must have been made for an equal one.
+    """
+
+    def __init__(self, folder: Path, search: Search) -> None:
+        self.folder, self.records = folder, dict[tuple[str, int, int], Record]()
+        spec = json.loads(json.dumps(search.spec()))
+        path = folder / SEARCH
+        if path.exists():
+            _check_same(folder, _search(path), spec)
+        else:
+            _write(path, json.dumps(spec, indent=2) + "\n")
+        self._file = os.open(folder / RUNS, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
+        try:
+            self._lock()
+            for record in self._read():
+                self.records[record.key] = record
+        except BaseException:
+            os.close(self._file)
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        """Close the file."""
+        os.close(self._file)
+
+    def done(self, key: tuple[str, int, int]) -> bool:
+        """Return whether a run needs no other try."""
+        return key in self.records and self.records[key].status not in AGAIN
+
+    def add(self, record: Record) -> None:
+        """Keep a record."""
+        line = record.dumps().encode() + b"\n"
+        # One call: a line is there as a whole, unless the machine stops in its midst.
+        if os.write(self._file, line) < len(line):
+            raise OSError(f"{self.folder / RUNS}: the disk is full; make room and go on with the search.")
+        os.fsync(self._file)
+        self.records[record.key] = record
+
+    def discard(self) -> None:
+        """Remove the files of a search that has found nothing."""
+        (self.folder / RUNS).unlink()
+        (self.folder / SEARCH).unlink()
+
+    def _lock(self) -> None:
+        try:
+            import fcntl
+        except ImportError:  # no such locks on Windows
+            return
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise ConfigError(
+                f"{self.folder} is in use by another search; wait for it, or use another --out."
+            ) from None
+
+    def _read(self) -> Iterator[Record]:
+        with open(self._file, "rb", closefd=False) as file:
+            text = file.read()
+        whole = text.rfind(b"\n") + 1
+        if whole < len(text):
+            os.ftruncate(self._file, whole)  # the machine stopped in the midst of the last line
+        for number, line in enumerate(text[:whole].splitlines(), start=1):
+            try:
+                yield Record.loads(line.decode())
+            except (ValueError, TypeError, KeyError, UnicodeDecodeError) as error:
+                raise ConfigError(f"{self.folder / RUNS}, line {number} is not a record of a run: {error}.") from None
+
+
+def _search(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ConfigError(f"{path} is not the description of a search: {error}.") from None
+    if not isinstance(found, dict):
+        raise ConfigError(f"{path} is not the description of a search.")
+    return found
+
+
+def _check_same(folder: Path, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+    """Refuse to go on with another search, and say what differs."""
+    old, new = dict(_flat(before)), dict(_flat(now))
+    differing = [key for key in [*old, *(key for key in new if key not in old)] if old.get(key) != new.get(key)]
+    if differing:
+        changes = ", ".join(f"{_name(key)} was {_value(old, key)} and is {_value(new, key)}" for key in differing[:3])
+        more = f", and {len(differing) - 3} more" if len(differing) > 3 else ""
+        raise ConfigError(f"{folder} holds another search: {changes}{more}; use a new --out, or the old settings.")
+
+
+def _flat(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    tables = isinstance(value, list) and any(isinstance(entry, dict) for entry in value)
+    if isinstance(value, Mapping):
+        for key, entry in value.items():
+            yield from _flat(entry, (*path, key))
+    elif tables:
+        for i, entry in enumerate(value):
+            yield from _flat(entry, (*path, str(entry.get("label", entry.get("name", i))) if path else str(i)))
+    else:
+        yield path, value
+
+
+def _name(path: tuple[str, ...]) -> str:
+    return ".".join(path[1:] if path[0] in ("config", "axes") else path)
+
+
+def _value(found: Mapping[tuple[str, ...], Any], key: tuple[str, ...]) -> str:
+    return toml.text(found[key]) if key in found else "not there"
+
+
+def _write(path: Path, text: str) -> None:
+    """Write a file that is there as a whole or not at all."""
+    new = path.with_name(f"{path.name}.new")
+    try:
+        with open(new, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(new, path)
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            new.unlink()

@@ -1,0 +1,62 @@
+"""How a search ended, in words and as the exit code of the program."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from feddr.tune.jobs import Record
+from feddr.tune.plan import Search
+from feddr.tune.ranking import Standing, best, words
+from feddr.tune.store import Store
+
+DIVERGED, REFUSED, INTERRUPTED = 1, 2, 130
+"""Exit codes, as for ``feddr run``."""
+
+
+class Verdict(NamedTuple):
+    """Complaints, one line each, and the exit code."""
+
+    complaints: tuple[str, ...]
+    code: int
+
+
+def verdict(search: Search, store: Store, ranking: Mapping[str, Sequence[Standing]], again: str) -> Verdict:
+    """Judge a search; it has not failed because some of its runs have.
+
+    Parameters
+    ----------
+    again
+        The command that goes on with it.
+    """
+    lines = [line for label in ranking for line in _trouble(label, ranking[label])]
+    records = [store.records[key] for key in search.run_keys() if key in store.records]
+    if len(records) < search.size:
+        kept = f"{len(records)} of {search.size} runs are kept"
+        return Verdict((*lines, f"interrupted; {kept}, go on with: {again}"), INTERRUPTED)
+    if any(record.status == "failed" for record in records):
+        lines.append(f"runs that failed are tried again by: {again}")
+    if best(ranking):
+        return Verdict(tuple(lines), 0)
+    if any(record.value is not None for record in records):
+        return Verdict((*lines, "no trial came to its end with every seed, so there is no best one."), DIVERGED)
+    if all(record.status == "refused" for record in records):
+        return Verdict((*lines, "all runs were refused, so there is no best trial."), REFUSED)
+    return Verdict(
+        (*lines, f"no run came to its end: {counts(records)}. Lower lr or eta, or search elsewhere."), DIVERGED
+    )
+
+
+def counts(records: Iterable[Record]) -> str:
+    """Return how runs ended that came to nothing, as in "3 diverged, 1 refused"."""
+    found = Counter(record.status for record in records if record.value is None)
+    return ", ".join(f"{count} {status}" for status, count in found.items())
+
+
+def _trouble(label: str, standings: Sequence[Standing]) -> list[str]:
+    records = [record for one in sorted(standings, key=lambda one: one.number) for record in one.records]
+    bad = [record for record in records if record.value is None]
+    if not bad:
+        return []
+    where = "" if bad[0].round is None else f" in round {bad[0].round}"
+    first = f"the first, {words(bad[0].settings)}, seed {bad[0].seed}{where}"
+    return [f"{label}: {counts(records)} of {len(records)} runs; {first}: {bad[0].brief}"]

@@ -1,0 +1,252 @@
+"""What a person sees of a search: what it will do, how far it is, and a table at the end."""
+
+import math
+import os
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from types import TracebackType
+from typing import Any, Protocol, Self
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from rich.text import Text
+
+from feddr.tune.jobs import BETTER, Record
+from feddr.tune.output import goal
+from feddr.tune.plan import Search
+from feddr.tune.ranking import Standing, best, rank, words
+from feddr.tune.store import Store
+
+STOPPING = "finishing the runs under way, Ctrl-C again to stop at once"
+
+NEWEST = 20
+"""Runs that the time that is left is estimated from."""
+
+TOP = 3
+"""Settings of each algorithm in the table."""
+
+
+def announce(search: Search, done: int, workers: str) -> list[str]:
+    """Return lines that say what is searched, for what, and at what price."""
+    varying = {label: len(tried) for label, tried in search.settings.items() if search.space.axes[label]}
+    most, random = max(varying.values()), search.space.random
+    full = [label for label, size in varying.items() if size == most or not random]
+    told = f"{most} trials for {'each of ' if len(full) > 1 else ''}{', '.join(full)}"
+    if not random and len(set(varying.values())) > 1:
+        told = "UNEQUAL: " + ", ".join(f"{size} trials for {label}" for label, size in varying.items())
+    lines = [f"Search: {'random draws' if random else 'a grid'}, {told}."]
+    lines += [f"{label}: {varying[label]} trials, all that there are." for label in varying if label not in full]
+    fixed = [label for label in search.settings if label not in varying]
+    if fixed:
+        lines.append(f"{', '.join(fixed)}: nothing to vary, one trial.")
+    lines += [f"  {label}: {_axes(search, label)}" for label in varying]
+    seeds = f"seed{'s' if len(search.seeds) > 1 else ''} {', '.join(map(str, search.seeds))}"
+    left = f", {done} of them done" if done else ""
+    lines.append(f"Budget: {budget(search)} a run, each trial with {seeds}: {search.size} runs{left}, {workers}.")
+    end = "least" if BETTER[search.metric] == "min" else "largest"
+    lines.append(f"Best is the {end} of {goal(search)}.")
+    if search.metric == "test_accuracy":
+        lines.append("The test samples choose the settings here, so they do not measure them any more.")
+    return lines
+
+
+def budget(search: Search) -> str:
+    """Return what a run may take."""
+    keys = {key for axes in search.space.axes.values() for key in axes}
+    count = {"rounds": search.config.rounds, "updates": search.config.updates}
+    return " or ".join(
+        f"{name} that vary" if name in keys else f"{number} {name}" for name, number in count.items() if number
+    )
+
+
+def table(search: Search, ranking: Mapping[str, Sequence[Standing]], top: int = TOP) -> Table:
+    """Return the best settings of each algorithm, with what one run took; the best of all algorithms in bold."""
+    winners = [one.mean for one in best(ranking).values() if one.mean is not None]
+    pick = min if BETTER[search.metric] == "min" else max
+    result = Table(box=None, padding=(0, 1, 0, 0), header_style="dim")
+    result.add_column("\nalgorithm", overflow="fold")
+    result.add_column("\nrank", justify="right", no_wrap=True)
+    result.add_column("\nsetting", overflow="fold")
+    for title in (f"{search.metric}\nmean", f"{search.metric}\nspread", "local\nsteps", "MB\nsent", "\nsec."):
+        result.add_column(title, justify="right", no_wrap=True)
+    for label, standings in ranking.items():
+        ranked = [one for one in standings if one.rank is not None]
+        for one in ranked[:top]:
+            style = "bold" if one.rank == 1 and one.mean == pick(winners) and len(ranking) > 1 else ""
+            cells = [_number(one.mean), _number(one.spread), *_spent(one)]
+            result.add_row(Text(label), str(one.rank), Text(one.words), Text(cells[0], style), *cells[1:])
+        if not ranked:
+            result.add_row(Text(label), "-", Text(_trouble(standings)), *["-"] * 5)
+    return result
+
+
+class View(Protocol):
+    """Shows how a search gets on."""
+
+    def __enter__(self) -> Self: ...
+    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None: ...
+
+    def update(self, record: Record) -> None:
+        """Show that a run has ended."""
+
+    def stopping(self) -> None:
+        """Show that no more runs are begun; this is called by a signal handler, in the midst of anything."""
+
+
+def view(search: Search, store: Store, console: Console) -> View:
+    """Return bars for a terminal, and now and then a line for a file or a pipe."""
+    return Bars(search, store, console) if console.is_terminal else Lines(search, store, console)
+
+
+class Pace:
+    """When runs ended, and how long the others will take.
+
+    The newest runs count: the first of each process waits for imports and for the compiler.
+    """
+
+    def __init__(self) -> None:
+        self.began = time.perf_counter()
+        self.ends = deque([self.began], maxlen=NEWEST)
+
+    @property
+    def seconds(self) -> float:
+        """Since the start."""
+        return time.perf_counter() - self.began
+
+    def left(self, runs: int) -> str:
+        """Return the time that more runs will take, as in "0:03:20", when one has just ended."""
+        self.ends.append(time.perf_counter())
+        seconds = (self.ends[-1] - self.ends[0]) / (len(self.ends) - 1) * runs
+        return str(timedelta(seconds=round(seconds)))
+
+
+class Lines:
+    """A line every tenth of the runs, or so."""
+
+    def __init__(self, search: Search, store: Store, console: Console) -> None:
+        self.search, self.store, self.console = search, store, console
+        self.pace, self.due = Pace(), 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        """Nothing is open."""
+
+    def update(self, record: Record) -> None:
+        """Print a line, if it is time."""
+        done, size = _done(self.search, self.store), self.search.size
+        left = self.pace.left(size - done)
+        if done < self.due and done < size:
+            return
+        self.due = done + max(1, size // 10)
+        last = f"{record.algorithm} {words(record.settings)}, seed {record.seed}: {_told(self.search, record)}"
+        line = f"{done}/{size} runs, {self.pace.seconds:.0f} s, {left} left; {last}"
+        self.console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+    def stopping(self) -> None:
+        """Say so past the streams, which the signal may have interrupted."""
+        os.write(2, f"{STOPPING}\n".encode())
+
+
+class Bars:
+    """A bar for each algorithm with its best setting so far, and one for the whole with the time that is left."""
+
+    def __init__(self, search: Search, store: Store, console: Console) -> None:
+        self.search, self.store = search, store
+        self.progress = Progress(
+            TextColumn("{task.description}", markup=False),
+            BarColumn(12),
+            TextColumn("{task.completed:.0f}/{task.total:.0f}", justify="right"),
+            TextColumn("{task.fields[words]}", markup=False),
+            TimeElapsedColumn(),
+            TextColumn("{task.fields[left]}", markup=False),
+            console=console,
+            refresh_per_second=4,
+        )
+        self.pace = Pace()
+        blank: dict[str, Any] = {"words": "", "left": ""}
+        self.total = self.progress.add_task("runs", total=search.size, **blank)
+        self.tasks = {
+            label: self.progress.add_task(label, total=len(tried) * len(search.seeds), **blank)
+            for label, tried in search.settings.items()
+        }
+        self._show()
+
+    def __enter__(self) -> Self:
+        self.progress.start()
+        return self
+
+    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        """Leave the bars as they are."""
+        self.progress.stop()
+
+    def update(self, record: Record) -> None:  # noqa: ARG002  the store has it
+        """Move the bars."""
+        runs = self.search.size - _done(self.search, self.store)
+        self._show(f"eta {self.pace.left(runs)}")
+
+    def stopping(self) -> None:
+        """Say so beside the bar, when it is redrawn next."""
+        words: dict[str, Any] = {"words": STOPPING}
+        self.progress.update(self.total, **words)
+
+    def _show(self, left: str = "") -> None:
+        done, winners = _done(self.search, self.store), best(rank(self.search, self.store.records))
+        time_left: dict[str, Any] = {"left": left}
+        self.progress.update(self.total, completed=done, **time_left)
+        for label, task in self.tasks.items():
+            count = sum(key[0] == label for key in self.store.records if _belongs(self.search, key))
+            found = winners.get(label)
+            told: dict[str, Any] = {
+                "words": f"{self.search.metric} {_number(found.mean)} at {found.words}" if found else ""
+            }
+            self.progress.update(task, completed=count, **told)
+
+
+def _done(search: Search, store: Store) -> int:
+    return sum(_belongs(search, key) for key in store.records)
+
+
+def _belongs(search: Search, key: tuple[str, int, int]) -> bool:
+    """Return whether a run of the store is one of this search, which may be for fewer seeds or trials than once."""
+    label, number, seed = key
+    return number in search.settings.get(label, {}) and seed in search.seeds
+
+
+def _axes(search: Search, label: str) -> str:
+    axes = search.space.axes[label]
+    return ", ".join(f"{key.removeprefix('algorithm.')} in {_values(axis.spec)}" for key, axis in axes.items())
+
+
+def _values(spec: Any) -> str:
+    if isinstance(spec, str):
+        return spec
+    shown = [f"{one:g}" if isinstance(one, float) else str(one) for one in spec]
+    return "{" + ", ".join(shown if len(shown) <= 6 else [*shown[:3], f"... {len(shown)} values ...", shown[-1]]) + "}"
+
+
+def _told(search: Search, record: Record) -> str:
+    if record.value is not None:
+        return f"{search.metric} {_number(record.value)}"
+    return f"{record.status}{'' if record.round is None else f' in round {record.round}'}"
+
+
+def _trouble(standings: Sequence[Standing]) -> str:
+    return "; ".join(f"{one.words}: {one.trouble}" for one in standings[:TOP] if one.trouble) or "no run has ended"
+
+
+def _spent(one: Standing) -> list[str]:
+    sent = (one.average("bytes_up") + one.average("bytes_down")) / 1e6
+    return [
+        f"{one.average('local_steps'):,.0f}",
+        f"{sent:,.2f}" if sent < 10 else f"{sent:,.0f}",
+        f"{one.average('seconds'):,.1f}",
+    ]
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None or math.isnan(value) else f"{value:.4g}"

@@ -1,0 +1,41 @@
+"""A process of its own for runs: a line of JSON comes in for each, and a line goes out.
+
+``python -m feddr.tune.worker`` reads its standard input and ends when that is closed, also in the midst of a run, so
+that no worker outlives the program that started it.
+"""
+
+import contextlib
+import io
+import os
+import queue
+import sys
+import threading
+
+
+def main() -> None:
+    """Answer until there is nobody to answer to."""
+    # The standard output is for answers; what anything else prints goes where errors go.
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    lines: queue.SimpleQueue[str] = queue.SimpleQueue()
+    threading.Thread(target=_listen, args=(lines,), daemon=True).start()
+    while True:
+        print(answer(lines.get()), file=answers, flush=True)
+
+
+def answer(line: str) -> str:
+    """Run a job, from a line to a line."""
+    from feddr.tune.jobs import Job, execute
+
+    with contextlib.redirect_stderr(io.StringIO()):  # such as the reasons for recommended step sizes
+        return execute(Job.loads(line)).dumps()
+
+
+def _listen(lines: "queue.SimpleQueue[str]") -> None:
+    for line in sys.stdin:
+        lines.put(line)
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()
