@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help run test lint types tests bench format clean
+.PHONY: help run test lint types tests test-deploy fault-table bench reproduce format clean
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -31,8 +31,20 @@ types: .venv/ready  ## mypy, strict
 tests: .venv/ready  ## the test suite
 	@FEDDR_COMPILATION_CACHE="$(CURDIR)/.pytest_cache/compiled" $(BIN)/python -m pytest -n auto
 
+test-deploy: .venv/ready  ## kills, restarts, intruders: real SuperLinks and SuperNodes, about six minutes
+	@rm -rf .pytest_cache/faults
+	@FEDDR_COMPILATION_CACHE="$(CURDIR)/.pytest_cache/compiled" FEDDR_FAULTS="$(CURDIR)/.pytest_cache/faults" \
+	  $(BIN)/python -m pytest tests/deploy -m deploy -n 4 --dist loadfile
+	@$(BIN)/python -m tests.deploy.faults .pytest_cache/faults
+
+fault-table: .venv/ready  ## put the faults that the last test-deploy has seen into docs/DEPLOYMENT.md
+	@$(BIN)/python -m tests.deploy.faults .pytest_cache/faults --write
+
 bench: .venv/ready  ## feddr beside its peers, scaling and roofline, half an hour or more; BENCH=--quick for some minutes
 	@$(BIN)/python benchmarks/bench.py $(BENCH)
+
+reproduce: .venv/ready  ## the paper's figures again, half an hour or more; REPRODUCE=--quick for some minutes
+	@$(BIN)/feddr reproduce $(REPRODUCE)
 
 format: .venv/ready  ## rewrite the files in the house style
 	@$(BIN)/ruff check --fix

@@ -90,11 +90,19 @@ def test_scaffold_keeps_its_bookkeeping_law() -> None:
 
 @pytest.mark.parametrize(
     "algorithm",
-    [feddr.FedAvg(), feddr.FedProx(mu=1.0), feddr.FedPD(eta=1.0), feddr.FedSplit(eta=1.0), feddr.Scaffold()],
+    [
+        feddr.FedAvg(),
+        feddr.FedProx(mu=1.0),
+        feddr.FedPD(eta=1.0),
+        feddr.FedSplit(eta=1.0),
+        feddr.Scaffold(),
+        feddr.MimeLite(),
+    ],
     ids=repr,
 )
 def test_methods_without_composite_step_say_so(algorithm: Algorithm) -> None:
-    message = rf"{type(algorithm).__name__} has no composite step, got g=L1\(strength=0.01\); use FedDR, or g=None."
+    name = type(algorithm).__name__
+    message = rf"{name} has no composite step, got g=L1\(strength=0.01\); use FedDR, FedMid or FedDualAvg, or g=None."
     with pytest.raises(ValueError, match=message):
         feddr.simulate(problem(g=feddr.prox.L1(0.01)), algorithm, local=feddr.local.SGD(lr=0.1), rounds=1)
 
@@ -119,6 +127,11 @@ def test_methods_that_need_everybody_say_so(algorithm: Algorithm) -> None:
         lambda: feddr.FedPD(eta=-1.0),
         lambda: feddr.FedSplit(eta=float("nan")),
         lambda: feddr.Scaffold(server_lr=0.0),
+        lambda: feddr.FedMid(server_lr=-1.0),
+        lambda: feddr.FedMid(proximal="nowhere"),  # type: ignore[arg-type]
+        lambda: feddr.FedDualAvg(server_lr=float("inf")),
+        lambda: feddr.MimeLite(beta=1.0),
+        lambda: feddr.MimeLite(beta=-0.1),
     ],
 )
 def test_bad_hyper_parameters_are_refused(make: Any) -> None:

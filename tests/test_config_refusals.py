@@ -22,7 +22,7 @@ def refusal(raw: Mapping[str, Any]) -> str:
 
 FEDDR = dict(SMALL["algorithm"])
 SGD = dict(SMALL["local"])
-NAMES = "AsyncFedDR, FedAsync, FedAvg, FedBuff, FedDR, FedPD, FedProx, FedSplit, Scaffold"
+NAMES = "AsyncFedDR, FedAsync, FedAvg, FedBuff, FedDR, FedDualAvg, FedMid, FedPD, FedProx, FedSplit, MimeLite, Scaffold"
 ASYNC = {"name": "AsyncFedDR", "eta": 1}
 CLOCK: dict[str, Any] = {"engine": "clock", "updates": 5}
 FEDDR_HAS = "algorithm.etta is not a setting of FedDR; it has eta, alpha, init."

@@ -3,16 +3,22 @@
 import contextlib
 import csv
 import itertools
+import json
+import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
+from feddr import files
 from feddr.config import Config, ConfigError, dumps
 from feddr.history import COLUMNS, History
 
 if TYPE_CHECKING:
     from feddr.engines.result import Result
+
+CONFIG, CHECKPOINTS, PROGRESS = "config.toml", ".checkpoints", "progress.json"
+"""What a folder holds beside the results, the last two until all methods have ended well."""
 
 
 @dataclass(frozen=True)
@@ -24,7 +30,8 @@ class Outcome:
     status
         ``"finished"``, ``"interrupted"`` or ``"diverged in round 7"``.
     result
-        None where the method diverged; the history then ends at the last evaluation before.
+        None where the method diverged, when the history ends at the last evaluation before, and where it ended before
+        the program was started again.
     reason
         Why it diverged.
     """
@@ -34,6 +41,11 @@ class Outcome:
     history: History
     result: "Result | None" = None
     reason: str = ""
+
+    @property
+    def diverged(self) -> bool:
+        """Whether the method met a NaN or an infinity."""
+        return self.status.startswith("diverged")
 
 
 class Folder:
@@ -48,7 +60,9 @@ class Folder:
     """
 
     def __init__(self, config: Config, out: Path | None = None) -> None:
-        self.config = config
+        self.config, self.done = config, dict[str, Outcome]()
+        self._lock: files.Lock | None = None
+        self._resumed = False
         try:
             if out is None:
                 self.path, self._made = _next(Path("runs", config.name))
@@ -61,15 +75,67 @@ class Folder:
         except OSError as error:
             raise ConfigError(f"{out or Path('runs')}: cannot be written, {error.strerror}.") from None
 
+    @classmethod
+    def reopen(cls, config: Config, path: Path) -> Self:
+        """Return the folder of an experiment that was cut off, with what has become of its methods so far."""
+        folder = cls.__new__(cls)
+        folder.config, folder.path, folder._made, folder._resumed = config, path, [], True
+        if not (path / CHECKPOINTS / PROGRESS).is_file():
+            raise ConfigError(f"{path} holds nothing to go on with: its run has ended, or never began.")
+        folder._lock = _hold(path)
+        try:
+            notes = json.loads((path / CHECKPOINTS / PROGRESS).read_text(encoding="utf-8"))
+            folder.done = {
+                label: Outcome(label, notes[label]["status"], _history(path / label), reason=notes[label]["reason"])
+                for label in (method.label for method in config.algorithms)
+                if label in notes
+            }
+        except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+            folder._lock.release()
+            raise ConfigError(f"{path / CHECKPOINTS / PROGRESS}: cannot be read, {error}.") from None
+        return folder
+
+    def start(self) -> None:
+        """Hold the folder, so that nobody else works in it, and write down what is needed to go on."""
+        self._lock = _hold(self.path)
+        try:
+            files.replace(self.path / CONFIG, dumps(self.config).encode())
+            (self.path / CHECKPOINTS).mkdir()
+            self._note()
+        except OSError as error:
+            raise ConfigError(f"{self.path}: cannot be written, {error.strerror}.") from None
+
+    def checkpoint(self, label: str) -> Path:
+        """Return where the checkpoints of a method lie."""
+        return self.path / CHECKPOINTS / label
+
+    def finish(self, outcome: Outcome) -> None:
+        """Note that a method has ended, and drop its checkpoints, unless it diverged: the last good state stays."""
+        self.done[outcome.label] = outcome
+        self._note()
+        if not outcome.diverged:
+            shutil.rmtree(self.checkpoint(outcome.label), ignore_errors=True)
+
+    def close(self) -> None:
+        """Let others have the folder; where all methods have ended well, there is nothing left to go on with."""
+        self.discard_if_empty()
+        if self._lock is None:
+            return
+        ended = [self.done.get(method.label) for method in self.config.algorithms]
+        if all(outcome is not None and not outcome.diverged for outcome in ended):
+            shutil.rmtree(self.path / CHECKPOINTS, ignore_errors=True)
+        self._lock.release()
+
     def save(self, outcome: Outcome) -> None:
         """Write the files of one method, and with them the config."""
         from feddr import plots
 
-        (self.path / "config.toml").write_text(dumps(self.config), encoding="utf-8")
+        files.replace(self.path / CONFIG, dumps(self.config).encode())
         folder = self.path / outcome.label
-        folder.mkdir()
+        folder.mkdir(exist_ok=True)
         if outcome.result is None:
-            outcome.history.to_csv(folder / "history.csv")
+            with files.replacing(folder / "history.csv") as path:
+                outcome.history.to_csv(path)
         else:
             outcome.result.save(folder)
         histories = {outcome.label: outcome.history}
@@ -85,7 +151,7 @@ class Folder:
                 writer.writerows({"algorithm": outcome.label, **asdict(row)} for row in outcome.history.rows)
         with _writer(self.path / "summary.csv", ["algorithm", "status", *COLUMNS]) as writer:
             for outcome in outcomes:
-                numbers = {} if outcome.result is None else asdict(outcome.history.last)
+                numbers = {} if outcome.diverged else asdict(outcome.history.last)
                 writer.writerow({"algorithm": outcome.label, "status": outcome.status, **numbers})
         histories = {outcome.label: outcome.history for outcome in outcomes if outcome.history.rows}
         if histories:
@@ -96,10 +162,33 @@ class Folder:
             plots.save(plots.personal_curves(histories, self.config.name), self.path / "personal.png")
 
     def discard_if_empty(self) -> None:
-        """Remove the folder, and those above that were made for it, as far as nothing is in them."""
+        """Remove the folder, and those above that were made for it, if there is no result and no checkpoint in it."""
+        if self._lock is not None and not self._resumed and self.path.is_dir() and self._is_worthless():
+            shutil.rmtree(self.path / CHECKPOINTS, ignore_errors=True)
+            (self.path / CONFIG).unlink(missing_ok=True)
+            self._lock.release()
         with contextlib.suppress(OSError):  # a folder that is not empty stays, and so do those above it
             for folder in self._made:
                 folder.rmdir()
+
+    def _is_worthless(self) -> bool:
+        names = {path.name for path in self.path.iterdir()} - {CONFIG, CHECKPOINTS, files.LOCK}
+        return not names and not any(self.path.glob(f"{CHECKPOINTS}/*/[0-9]*"))
+
+    def _note(self) -> None:
+        notes = {label: {"status": one.status, "reason": one.reason} for label, one in self.done.items()}
+        files.replace(self.path / CHECKPOINTS / PROGRESS, (json.dumps(notes, indent=1) + "\n").encode())
+
+
+def _history(folder: Path) -> History:
+    return History.from_csv(folder / "history.csv")
+
+
+def _hold(folder: Path) -> files.Lock:
+    try:
+        return files.Lock(folder)
+    except OSError as error:
+        raise ConfigError(f"{folder}: cannot be written, {error.strerror}.") from None
 
 
 def _new(path: Path) -> list[Path]:

@@ -44,6 +44,8 @@ class Row:
     staleness_mean, staleness_max
         Of the updates since the last row, where the engine has a clock and clients do not wait for each other: how
         often xbar had changed between an update's start and its arrival.
+    skipped
+        Updates that were left out because they held a NaN or an infinity, where the run was asked to skip those.
     """
 
     round: int
@@ -66,10 +68,11 @@ class Row:
     personal_test_accuracy: float = NAN
     staleness_mean: float = NAN
     staleness_max: float = NAN
+    skipped: int = 0
 
 
 COLUMNS = tuple(column.name for column in fields(Row))
-COUNTERS = {"round", "bytes_up", "bytes_down", "local_steps"}
+COUNTERS = {"round", "bytes_up", "bytes_down", "local_steps", "skipped"}
 
 
 @dataclass

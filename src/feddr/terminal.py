@@ -140,6 +140,7 @@ class Pace:
 
     def __init__(self, label: str) -> None:
         self.label, self.began, self.row = label, time.perf_counter(), Row(round=0)
+        self.before: int | None = None
 
     @property
     def seconds(self) -> float:
@@ -149,11 +150,14 @@ class Pace:
     def words(self, report: "Report") -> dict[str, str]:
         """Return the words; the metrics are those of the newest row."""
         self.row = report.row or self.row
+        if self.before is None:  # what a run that goes on has done before is not this program's speed
+            self.before = report.state.local_steps if report.round > 1 else 0
+        skipped = f" ({report.state.skipped} skipped)" if report.state.skipped else ""
         return {
-            "round": f"{report.round}/{report.rounds}",
+            "round": f"{report.round}/{report.rounds}{skipped}",
             "objective": f"F {_number(self.row.F)}",
             "accuracy": f"train {_percent(self.row.train_accuracy)}",
-            "speed": f"{report.state.local_steps / self.seconds:,.0f} steps/s",
+            "speed": f"{(report.state.local_steps - self.before) / self.seconds:,.0f} steps/s",
         }
 
 
@@ -204,7 +208,7 @@ TIME = Column("virtual\ntime", lambda row: row.time, _tenths)
 
 def table(outcomes: Sequence[Outcome]) -> Table:
     """Return the last rows as a table, the best of each column in bold; a method that diverged has no numbers."""
-    rows = [outcome.history.last if outcome.result is not None else None for outcome in outcomes]
+    rows = [None if outcome.diverged else outcome.history.last for outcome in outcomes]
     timed = any(row is not None and not math.isnan(row.time) for row in rows)
     columns = (*COLUMNS, TIME) if timed else COLUMNS
     values = [[math.nan if row is None else column.value(row) for row in rows] for column in columns]

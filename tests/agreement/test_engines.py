@@ -23,6 +23,13 @@ ALGORITHMS = [
     feddr.FedPD(eta=0.8),
     feddr.FedSplit(eta=0.8),
     feddr.Scaffold(server_lr=0.9),
+    feddr.MimeLite(beta=0.7),
+]
+COMPOSITE: list[Algorithm] = [
+    feddr.FedMid(server_lr=0.9),
+    feddr.FedMid(proximal="server"),
+    feddr.FedMid(proximal="clients"),
+    feddr.FedDualAvg(server_lr=0.9),
 ]
 SOLVERS = [
     local.SGD(lr=0.05, epochs=2, batch_size=4),
@@ -41,6 +48,20 @@ def test_simulate_agrees_with_reference(
     class_data: feddr.FederatedData, algorithm: Algorithm, solver: LocalSolver
 ) -> None:
     problem = feddr.Problem.classification(feddr.models.mlp([5, 4, 3]), class_data, weights="samples")
+    compare(problem, algorithm, solver)
+
+
+@pytest.mark.parametrize("algorithm", COMPOSITE, ids=repr)
+@pytest.mark.parametrize("batch_size", [4, None])
+def test_local_steps_with_g_agree_with_reference(
+    class_data: feddr.FederatedData, algorithm: Algorithm, batch_size: int | None
+) -> None:
+    g = feddr.prox.ElasticNet(0.02, 0.01, mask=feddr.prox.leave("bias"))
+    problem = feddr.Problem.classification(feddr.models.mlp([5, 4, 3]), class_data, g=g, weights="samples")
+    compare(problem, algorithm, local.SGD(lr=0.05, epochs=2, batch_size=batch_size))
+
+
+def compare(problem: feddr.Problem, algorithm: Algorithm, solver: LocalSolver) -> None:
     arguments: dict[str, Any] = {
         "local": solver,
         "sampling": scheme(algorithm),

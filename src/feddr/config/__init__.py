@@ -2,7 +2,8 @@
 
 A table names a function or a class and gives its arguments, as in Python (``parts.TABLE`` has the names)::
 
-    name = "first"                  # also seed, init_seed, weights, precision, evaluate_every, personal, certify
+    name = "first"                  # also seed, init_seed, weights, precision, evaluate_every, personal, certify,
+                                    # on_bad_client
     rounds = 200
 
     [data]
@@ -45,11 +46,27 @@ With ``engine = "clock"`` all methods share one virtual time: asynchronous ones 
 until ``updates`` uploads have arrived, the others for ``rounds`` rounds that last as long as their slowest client or
 until the ``deadline``.
 
+A table ``[tune]`` is for ``feddr tune``; everything else passes over it.
+
 JAX is imported only when all that can be checked without it is right.
 """
 
-from feddr.config.build import Run, build, build_delays
+from feddr.config.build import Run, build, build_delays, length, perform
 from feddr.config.parts import ConfigError, Part
-from feddr.config.schema import Config, Method, dumps, load, parse
+from feddr.config.schema import Config, Method, dumps, load, parse, read
 
-__all__ = ["Config", "ConfigError", "Method", "Part", "Run", "build", "build_delays", "dumps", "load", "parse"]
+__all__ = [
+    "Config",
+    "ConfigError",
+    "Method",
+    "Part",
+    "Run",
+    "build",
+    "build_delays",
+    "dumps",
+    "length",
+    "load",
+    "parse",
+    "perform",
+    "read",
+]

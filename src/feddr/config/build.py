@@ -9,6 +9,8 @@ from feddr.config.schema import Config
 if TYPE_CHECKING:
     from feddr.algorithms import Algorithm
     from feddr.delays import Delay
+    from feddr.engines.result import Result
+    from feddr.engines.rounds import Callback
     from feddr.local import LocalSolver
     from feddr.problem import Problem
     from feddr.sampling import Sampling
@@ -32,6 +34,7 @@ def build(config: Config) -> "tuple[Problem, tuple[Run, ...]]":
         With the part that refuses its arguments, or that does not go with the others.
     """
     from feddr.algorithms import check
+    from feddr.engines.rounds import check_on_bad_client
     from feddr.engines.timing import check_delays
 
     # What is cheap comes first: a wrong step size is refused before the data are made.
@@ -53,6 +56,7 @@ def build(config: Config) -> "tuple[Problem, tuple[Run, ...]]":
         try:
             check(run.algorithm, problem, run.sampling)
             check_delays(run.algorithm, delays, config.deadline, n)
+            check_on_bad_client(config.on_bad_client, run.algorithm)
         except ValueError as error:
             raise ConfigError(f"algorithm {run.label}: {error}") from None
     return problem, runs
@@ -64,6 +68,68 @@ def build_delays(config: Config) -> "Delay | None":
         return None
     made: Delay = _make("delays", config.delays or Part("Fixed"))
     return made
+
+
+def length(config: Config, run: Run) -> int:
+    """Return how many rounds a method of a config makes, or updates of the server where it is asynchronous."""
+    from feddr.algorithms import Asynchronous
+
+    return -(-config.updates // run.algorithm.buffer) if isinstance(run.algorithm, Asynchronous) else config.rounds
+
+
+def perform(
+    config: Config,
+    problem: "Problem",
+    run: Run,
+    *,
+    threads: int | None = None,
+    callback: "Callback | None" = None,
+    **keeping: Any,
+) -> "Result":
+    """Run one method of a config on its problem, and return what came of it.
+
+    Parameters
+    ----------
+    problem, run
+        From ``build``.
+    threads, callback, **keeping
+        As in ``feddr.simulate``, which has ``checkpoint``, ``checkpoint_every`` and ``resume``.
+    """
+    from feddr.algorithms import Asynchronous, FedDR
+    from feddr.engines.clock import simulate_async
+    from feddr.engines.simulate import simulate
+
+    shared: dict[str, Any] = {
+        "local": run.local,
+        "seed": config.seed,
+        "precision": config.precision,
+        "personal": config.personal,
+        "threads": threads,
+        "callback": callback,
+        "delays": build_delays(config),
+        "on_bad_client": config.on_bad_client,
+        **keeping,
+    }
+    if isinstance(run.algorithm, Asynchronous):
+        buffer = run.algorithm.buffer
+        return simulate_async(
+            problem,
+            run.algorithm,
+            updates=length(config, run),
+            concurrency=config.concurrency,
+            evaluate_every=max(1, config.evaluate_every_updates // buffer),
+            **shared,
+        )
+    return simulate(
+        problem,
+        run.algorithm,
+        sampling=run.sampling,
+        rounds=length(config, run),
+        evaluate_every=config.evaluate_every,
+        certify=config.certify and isinstance(run.algorithm, FedDR),
+        deadline=config.deadline,
+        **shared,
+    )
 
 
 def _problem(config: Config) -> "Problem":

@@ -22,7 +22,7 @@ def override(raw: Mapping[str, Any], assignments: Iterable[str]) -> dict[str, An
             raise ConfigError(f"An override is KEY=VALUE, such as algorithm.eta=10, got {text}.")
         tables = [result]
         if path[0] == "algorithm" and len(path) > 1:
-            tables, path = _addressed(entries(result), path[1:])
+            tables, path = addressed(entries(result), path[1:])
         for table in tables:
             _put(table, path, value, text, result)
     return result
@@ -37,8 +37,8 @@ def _put(table: dict[str, Any], path: list[str], value: Any, text: str, shared: 
     table[path[-1]] = value
 
 
-def _addressed(tables: list[dict[str, Any]], path: list[str]) -> tuple[list[dict[str, Any]], list[str]]:
-    """Return the algorithms that an override is for, and the rest of its path."""
+def addressed(tables: list[dict[str, Any]], path: list[str]) -> tuple[list[dict[str, Any]], list[str]]:
+    """Return the algorithms that the path after ``algorithm`` is for, and the path within them."""
     names = labels(tables)
     named = [table for label, table in zip(names, tables, strict=True) if path[0] in (label, table["name"])]
     if named and len(path) > 1:

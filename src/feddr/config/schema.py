@@ -38,7 +38,7 @@ class Config:
         Draws the start of the model.
     weights
         Of the clients, as in ``feddr.Problem``.
-    rounds, seed, precision, evaluate_every, personal, certify
+    rounds, seed, precision, evaluate_every, personal, certify, on_bad_client
         As in ``feddr.simulate``; only FedDR has certificates.
     engine
         ``"clock"`` for virtual time, which asynchronous methods need and the others may have.
@@ -72,6 +72,7 @@ class Config:
     evaluate_every_updates: int = 100
     concurrency: int | None = None
     deadline: float | None = None
+    on_bad_client: Literal["stop", "skip"] = "stop"
 
 
 SHARED = [kind for kind in TABLE if kind not in ("algorithm", "stopping")]
@@ -92,8 +93,15 @@ LEAST = {
 
 def load(path: str | Path, overrides: Iterable[str] = ()) -> Config:
     """Read a config from a file, with overrides such as ``rounds=5`` or ``algorithm.FedDR.eta=10``."""
+    raw = override(read(path), overrides)
+    raw.pop("tune", None)  # a search over this experiment, which is no part of it
+    return parse(raw)
+
+
+def read(path: str | Path) -> dict[str, Any]:
+    """Return the tables of a file as they are, unchecked."""
     try:
-        raw = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+        return tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise ConfigError(f"{path}: no such file.") from None
     except OSError as error:
@@ -102,7 +110,6 @@ def load(path: str | Path, overrides: Iterable[str] = ()) -> Config:
         raise ConfigError(f"{path}: not a text in UTF-8.") from None
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{path}: not TOML, {error}.") from None
-    return parse(override(raw, overrides))
 
 
 def parse(raw: Mapping[str, Any]) -> Config:

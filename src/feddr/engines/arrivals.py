@@ -14,8 +14,9 @@ import numpy as np
 from feddr import events
 from feddr.algorithms import Asynchronous
 from feddr.delays import Delay
+from feddr.engines import pack, timing
 from feddr.engines import rounds as common
-from feddr.engines import timing
+from feddr.engines.keep import Keeper
 from feddr.engines.rounds import Accepted, Callback
 from feddr.engines.run import Answer, Job, Run
 from feddr.engines.schedule import Running, Schedule
@@ -64,6 +65,7 @@ class Arrivals:
         self.run, self.algorithm, self.delays = run, algorithm, delays
         self.updates, self.evaluate_every, self.eager = updates, evaluate_every, eager
         self.callbacks = [] if callback is None else [callback]
+        self.keeper: Keeper | None = None
         n = run.problem.data.num_clients
         record = events.Record(max_events)
         self.schedule = Schedule(n, delays, run.seed, timing.jobs(run, run.seed), concurrency, record)
@@ -76,9 +78,13 @@ class Arrivals:
         self.heard = [0] * n
         self.absences = [0] * n
 
-    def play(self) -> None:
-        """Go from event to event until the last update."""
-        stop = self.begin()
+    def play(self, keeper: Keeper) -> None:
+        """Go from event to event until the last update, from the beginning or from where the keeper has the run."""
+        self.keeper, stop = keeper, False
+        if keeper.begin(self.updates) is None:
+            stop = self.begin()
+        else:
+            self._go_on()
         while self.version < self.updates and not stop:
             stop = self.step() if self.schedule.heap else self._stall()
         self.schedule.close()
@@ -90,19 +96,27 @@ class Arrivals:
         if self.algorithm.full_start:
             self._start_up()
         stop = self._report()
-        if not stop and self.version < self.updates:
+        if not stop:
             self._begin()
         return stop
 
     def step(self) -> bool:
         """Let one event happen, and return whether the run is to end."""
-        job, stop = self.schedule.step(), False
-        if job is not None:
-            self.schedule.arrived(job, self.version)
-            self._accept(job)
+        upcoming, answer, usable, stop = self.schedule.upcoming(), None, False, False
+        if upcoming is not None and not upcoming.lost:
+            # Before the event changes anything, so that a run that stops here can be saved as it is.
+            answer = self._answer(upcoming)
+            usable = self.run.usable(_part(upcoming), answer, good=self.version)
+        job = self.schedule.step()
+        if job is not None and answer is not None:
+            if usable:
+                self._accept(job, answer)
+            else:
+                self.schedule.skipped(job)
+                self.run.skip(_part(job), answer)
             if len(self.buffer) >= self.algorithm.buffer:
                 stop = self._aggregate()
-        if not stop and self.version < self.updates:
+        if not stop:
             self._begin()
         return stop
 
@@ -117,8 +131,8 @@ class Arrivals:
                 job.answer.cancel()
 
     def _begin(self) -> None:
-        """Let clients begin with the newest xbar."""
-        begun = self.schedule.begin(self.version)
+        """Let clients begin with the newest xbar, unless it is the last."""
+        begun = self.schedule.begin(self.version) if self.version < self.updates else []
         if not begun:
             return
         if self.message is None:
@@ -133,7 +147,7 @@ class Arrivals:
                 self.waiting.append(job)
 
     def _submit(self, jobs: Sequence[Running]) -> None:
-        pending = self.run.submit([Job(job.read + 1, job.client, job.message) for job in jobs])
+        pending = self.run.submit([_part(job) for job in jobs])
         for job, answer in zip(jobs, pending, strict=True):
             job.answer = answer
 
@@ -148,7 +162,8 @@ class Arrivals:
         answer: Answer = job.answer.result()
         return answer
 
-    def _accept(self, job: Running) -> None:
+    def _accept(self, job: Running, answer: Answer) -> None:
+        self.schedule.arrived(job, self.version)
         staleness = self.version - job.read
         limit = getattr(self.algorithm, "tau", None)
         if limit is not None and staleness > limit >= self.tau:
@@ -157,11 +172,11 @@ class Arrivals:
         self.since.append(staleness)
         self.absences[job.client] = max(self.absences[job.client], self.version - self.heard[job.client])
         self.heard[job.client] = self.version + 1
-        factor = self.algorithm.factor(staleness)
-        self.buffer.append(self.run.accept(self.version + 1, job.client, self._answer(job), factor))
+        self.buffer.append(self.run.weigh(job.client, answer, self.algorithm.factor(staleness)))
+        self.run.commit(job.client, answer)
 
     def _aggregate(self) -> bool:
-        self.run.aggregate(self.buffer)
+        self.run.aggregate(self.buffer, self.version + 1)
         self.buffer, self.message = [], None
         self.version += 1
         self.schedule.record.made(self.version, self.schedule.time)
@@ -169,7 +184,11 @@ class Arrivals:
 
     def _report(self) -> bool:
         due = self.version % self.evaluate_every == 0 or self.version == self.updates
-        return self.run.tell(self.callbacks, self.version, self.updates, self._evaluate() if due else None)
+        row = self._evaluate() if due else None
+        stop = self.run.tell(self.callbacks, self.version, self.updates, row)
+        if self.keeper is not None:
+            self.keeper.after(self.version, last=stop or self.version == self.updates)
+        return stop
 
     def _evaluate(self) -> Row:
         mean = float(np.mean(self.since)) if self.since else math.nan
@@ -184,9 +203,7 @@ class Arrivals:
         message = run.message()
         run.state.bytes_down += n * common.wire_bytes(message, run.dtype)
         jobs = [Job(0, int(i), message) for i in rounds.round(0, np.arange(n))]
-        if jobs:
-            answers = run.submit(jobs)
-            run.aggregate(run.accept(0, job.client, answer.result()) for job, answer in zip(jobs, answers, strict=True))
+        run.round(0, jobs)
         self.schedule.record.events = rounds.record.events
         self.schedule.resume(rounds.time, rounds.numbers, rounds.free)
 
@@ -212,3 +229,53 @@ class Arrivals:
             StalenessWarning,
             stacklevel=6,
         )
+
+    def saved(self) -> pack.Arrays:
+        """Return everything that later events depend on.
+
+        What a job computes follows from its client's state, which stays while the job is in flight, and the message
+        that it read; so answers are not kept, and each version of the message once.
+        """
+        messages = {job.read: job.message for job in self.schedule.jobs.values()}
+        arrays = {
+            **pack.under("schedule", self.schedule.saved()),
+            "counts": np.array([self.version, self.tau], np.int64),
+            "since": np.array(self.since, np.int64),
+            "heard": np.array(self.heard, np.int64),
+            "absences": np.array(self.absences, np.int64),
+            "versions": np.array(list(messages), np.int64),
+            "buffer": np.array([(one.weight, one.new, one.factor) for one in self.buffer], np.float64).reshape(-1, 3),
+        }
+        for version, message in messages.items():
+            arrays |= pack.flatten(f"message.{version}", message)
+        for j, one in enumerate(self.buffer):
+            arrays |= pack.flatten(f"upload.{j}", one.upload)
+        return arrays
+
+    def restore(self, arrays: pack.Arrays) -> None:
+        """Become what ``saved`` was called on."""
+        self.schedule.restore(pack.below("schedule", arrays))
+        self.version, self.tau = arrays["counts"].tolist()
+        self.since, self.heard, self.absences = (arrays[name].tolist() for name in ("since", "heard", "absences"))
+        message, upload = self.run.message(), timing.made_up_upload(self.run)
+        versions = arrays["versions"].tolist()
+        messages = {version: pack.unflatten(f"message.{version}", message, arrays) for version in versions}
+        for job in self.schedule.jobs.values():
+            job.message = messages[job.read]
+        self.buffer = [
+            Accepted(weight, bool(new), pack.unflatten(f"upload.{j}", upload, arrays), factor)
+            for j, (weight, new, factor) in enumerate(arrays["buffer"].tolist())
+        ]
+
+    def _go_on(self) -> None:
+        """Take up the jobs in flight, and let those begin whose turn it was."""
+        jobs = [job for job in self.schedule.jobs.values() if not job.lost]
+        if self.eager:
+            self._submit(jobs)
+        else:
+            self.waiting = jobs
+        self._begin()
+
+
+def _part(job: Running) -> Job:
+    return Job(job.read + 1, job.client, job.message)

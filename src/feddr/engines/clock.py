@@ -6,16 +6,19 @@ it.
 
 import os
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Literal
 
 from feddr import cache, tree
 from feddr import precision as precisions
 from feddr.algorithms import Asynchronous, check
 from feddr.delays import Delay, Fixed
+from feddr.engines import keep
 from feddr.engines import rounds as common
 from feddr.engines.arrivals import Arrivals
+from feddr.engines.keep import Keeper
 from feddr.engines.result import Result
-from feddr.engines.rounds import Callback
+from feddr.engines.rounds import Callback, OnBadClient
 from feddr.engines.run import Run
 from feddr.engines.store import BUDGET
 from feddr.local import LocalSolver
@@ -43,6 +46,10 @@ def simulate_async(
     eager: bool = False,
     eta: float | Literal["auto"] | None = None,
     alpha: float | Literal["auto"] | None = None,
+    on_bad_client: OnBadClient = "stop",
+    checkpoint: str | Path | None = None,
+    checkpoint_every: int | str = keep.EVERY,
+    resume: bool = False,
 ) -> Result:
     """Run an asynchronous algorithm in virtual time, for a number of updates of the server.
 
@@ -79,6 +86,8 @@ def simulate_async(
         Compute each job when it begins instead. The result is the same.
     eta, alpha
         Instead of those of the algorithm: numbers or "auto".
+    on_bad_client, checkpoint, checkpoint_every, resume
+        As in ``simulate``, with updates for rounds. An update that is skipped counts as lost.
 
     Returns
     -------
@@ -88,9 +97,10 @@ def simulate_async(
     Raises
     ------
     ValueError
-        Where the algorithm is not asynchronous or cannot handle g, or the delays do not fit the clients.
+        Where the algorithm is not asynchronous or cannot handle g, the delays do not fit the clients, or a checkpoint
+        belongs to another run.
     DivergedError
-        Where a client sends a NaN or an infinity.
+        Where a client sends a NaN or an infinity, or xbar or f is not finite.
 
     Examples
     --------
@@ -116,6 +126,7 @@ def simulate_async(
         raise ValueError(
             f"simulate_async runs AsyncFedDR, FedAsync and FedBuff, got {type(algorithm).__name__}; use simulate."
         )
+    common.check_on_bad_client(on_bad_client, algorithm)
     check(algorithm, problem, Full())
     places = n if concurrency is None else concurrency
     if not 1 <= places <= n:
@@ -130,13 +141,22 @@ def simulate_async(
     delays.check(n)
     algorithm = resolve(algorithm, problem, Full(), local, eta=eta, alpha=alpha)
     cache.enable()
+    dtype = precisions.of(precision)
+    same = {
+        "engine": "clock",
+        "delays": delays,
+        "concurrency": places,
+        "evaluate_every": evaluate_every,
+        "max_events": max_events,
+    }
     with ThreadPoolExecutor(threads or os.cpu_count()) as pool:
-        run = Run(problem, algorithm, local, Uniform(1), seed, precisions.of(precision), personal, pool, client_memory)
+        run = Run(problem, algorithm, local, Uniform(1), seed, dtype, personal, pool, client_memory, on_bad_client)
         clock = Arrivals(run, algorithm, delays, places, updates, evaluate_every, callback, max_events, eager)
-        try:
-            clock.play()
-        finally:
-            clock.cancel()
+        with Keeper(checkpoint, checkpoint_every, resume, run, {"clock": clock}, same) as keeper:
+            try:
+                clock.play(keeper)
+            finally:
+                clock.cancel()
     settings = run.settings() | {
         "engine": "clock",
         "delays": repr(delays),

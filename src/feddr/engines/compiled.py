@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from feddr import precision, tree
 from feddr.engines import plan as plans
 from feddr.engines.plan import Load, Plan
-from feddr.local import Curvature, Facts, LocalSolver, Solution, Subproblem, solve
+from feddr.local import Curvature, Facts, LocalSolver, Solution, Subproblem, descent, solve
 from feddr.local.curvature import lanczos
 from feddr.problem import PerSample, Problem
 from feddr.tree import Tree
@@ -162,6 +162,8 @@ class CompiledClients:
         return Load(client, (_capacity(steps), _capacity(size) if self.samples is None else 0), work)
 
     def _arguments(self, task: Task) -> Arguments:
+        if task.sub.descent is not None:
+            descent.length(self.local)  # refuses a solver that cannot take these steps, before anything is compiled
         samples, rows = self._rows(task.client)
         steps = self.local.num_steps(int(rows.size))
         curvature = self.curvature(task.client, task.sub.eta) if self.local.certified else Curvature()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from feddr import tree
+from feddr import files, tree
 from feddr.algorithms import Algorithm
 from feddr.engines.rounds import State
 from feddr.events import Event
@@ -65,21 +65,22 @@ class Result:
 
         A certificate is written to certificate.json; a run with a clock has time.png and timeline.png, too.
         """
-        from safetensors.numpy import save_file
+        from safetensors.numpy import save
 
         from feddr import plots
 
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
-        self.history.to_csv(folder / "history.csv")
+        with files.replacing(folder / "history.csv") as path:
+            self.history.to_csv(path)
         arrays = {name: np.ascontiguousarray(leaf) for name, leaf in tree.named(self.params).items()}
-        save_file(arrays, folder / "model.safetensors")
-        (folder / "settings.json").write_text(json.dumps(self.settings, indent=2) + "\n", encoding="utf-8")
+        files.replace(folder / "model.safetensors", save(arrays))
+        files.replace(folder / "settings.json", (json.dumps(self.settings, indent=2) + "\n").encode())
         if self.watch is not None:
             from feddr.certify import certificate
 
             found = json.dumps(certificate(self).to_dict(), indent=2)
-            (folder / "certificate.json").write_text(found + "\n", encoding="utf-8")
+            files.replace(folder / "certificate.json", (found + "\n").encode())
         name = type(self.algorithm).__name__
         plots.save(plots.curves({name: self.history}), folder / "curves.png")
         if plots.has_time({name: self.history}):

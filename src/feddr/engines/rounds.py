@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, MutableMapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import numpy as np
@@ -10,17 +10,42 @@ import numpy as np
 from feddr import precision, tree
 from feddr.algorithms import Uploads
 from feddr.algorithms.algorithm import Prox
-from feddr.history import Row
+from feddr.history import History, Row
 from feddr.prox import Regulariser, Zero
 from feddr.tree import Tree
 
 
 class DivergedError(FloatingPointError):
-    """A run met a NaN or an infinity, in what ``client`` sent in ``round``."""
+    """A run met a NaN or an infinity.
 
-    def __init__(self, message: str, client: int, round_: int) -> None:
+    Parameters
+    ----------
+    client
+        Who sent it, or whose samples hold it; None where that cannot be said.
+    round_
+        The round that could not be completed.
+    step
+        The first local step of the client after which a number was not finite, 0 where it began with one; None where
+        it was none of its steps.
+    good
+        The round whose state the engine still has, none of it spoilt; None where it has been overwritten.
+
+    Attributes
+    ----------
+    history
+        The rows up to then.
+    """
+
+    def __init__(
+        self, message: str, client: int | None, round_: int, step: int | None = None, good: int | None = None
+    ) -> None:
         super().__init__(message)
-        self.client, self.round = client, round_
+        self.client, self.round, self.step, self.good = client, round_, step, good
+        self.history = History()
+
+
+class DivergenceWarning(UserWarning):
+    """F has grown far beyond its first value, and may grow without bound."""
 
 
 @dataclass
@@ -35,6 +60,8 @@ class State:
         The algorithm's state of each client that has taken part, by client.
     updates
         How many updates each of them has made.
+    skipped
+        How many updates were left out because they were not finite.
     """
 
     server: Any
@@ -44,6 +71,7 @@ class State:
     bytes_down: int = 0
     local_steps: int = 0
     prox_error: float = float("nan")
+    skipped: int = 0
 
 
 @dataclass(frozen=True)
@@ -58,6 +86,9 @@ class Progress:
 
 Callback = Callable[[Progress], bool | None]
 """Called after each round; returning True ends the run there, with a last evaluation."""
+
+OnBadClient = Literal["stop", "skip"]
+"""What to do about a client that sends a NaN or an infinity."""
 
 _CLIENT, _SAMPLING = 0, 1
 
@@ -114,15 +145,29 @@ def wire_bytes(message: Tree, dtype: Any) -> int:
     return tree.size(message) * int(np.dtype(dtype).itemsize)
 
 
+def finite(a: Tree) -> bool:
+    """Return whether every entry of a tree is finite."""
+    return all(np.isfinite(leaf).all() for leaf in tree.leaves(a))
+
+
 def check_finite(upload: Tree, client: int, round_: int, local: Any, algorithm: Any) -> None:
     """Stop a run whose client sends a NaN or an infinity."""
-    if not all(np.isfinite(leaf).all() for leaf in tree.leaves(upload)):
+    if not finite(upload):
         raise DivergedError(
             f"Client {client} sent a number that is not finite in round {round_}. The local steps are probably "
             f"too long: lower the learning rate of {local}, or the eta of {algorithm}; else look at its samples.",
             client,
             round_,
         )
+
+
+def check_on_bad_client(on_bad_client: str, algorithm: Any) -> None:
+    """Refuse to leave clients out where the algorithm needs every one of them."""
+    if on_bad_client not in ("stop", "skip"):
+        raise ValueError(f'on_bad_client must be "stop" or "skip", got {on_bad_client!r}.')
+    if on_bad_client == "skip" and not algorithm.partial:
+        name = type(algorithm).__name__
+        raise ValueError(f'{name} needs every client in every round, got on_bad_client="skip"; use FedDR, or "stop".')
 
 
 def check_settings(rounds: int, evaluate_every: int, seed: int) -> None:

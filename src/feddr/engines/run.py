@@ -1,8 +1,9 @@
 """A run under way: what the compiled engines share, whatever their clock."""
 
+import itertools
 import math
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, NamedTuple
 
@@ -10,16 +11,20 @@ import numpy as np
 
 from feddr import tree
 from feddr.algorithms import Algorithm
+from feddr.engines import diagnose, pack
 from feddr.engines import rounds as common
 from feddr.engines.compiled import CompiledClients, Task
 from feddr.engines.evaluate import Evaluator
-from feddr.engines.rounds import Accepted, Callback, Progress, State
+from feddr.engines.rounds import Accepted, Callback, DivergedError, OnBadClient, Progress, State
 from feddr.engines.store import BUDGET, ClientStore
 from feddr.history import History, Row
 from feddr.local import LocalSolver, Solution
 from feddr.problem import Problem
 from feddr.sampling import Sampling
 from feddr.tree import Tree
+
+PATIENCE = 1000
+"""Updates in a row that may be skipped; after so many, nobody sends anything that could be used."""
 
 
 class Job(NamedTuple):
@@ -64,6 +69,8 @@ class Run:
         Where clients are computed.
     client_memory
         Bytes of client state kept in memory.
+    on_bad_client
+        Whether a client that sends a NaN or an infinity stops the run or is left out.
     """
 
     def __init__(
@@ -77,10 +84,11 @@ class Run:
         personal: bool,
         pool: ThreadPoolExecutor,
         client_memory: int = BUDGET,
+        on_bad_client: OnBadClient = "stop",
     ) -> None:
         self.begin = time.perf_counter()
         self.problem, self.algorithm, self.local, self.seed, self.dtype = problem, algorithm, local, seed, dtype
-        self.personal, self.pool = personal, pool
+        self.personal, self.pool, self.on_bad_client = personal, pool, on_bad_client
         self.evaluator = Evaluator(problem, dtype)
         samples = self.evaluator.samples if problem.data.on_demand is None else None
         self.clients = CompiledClients(problem, samples, local, dtype, algorithm.mean_gradient)
@@ -89,6 +97,7 @@ class Run:
         self.x0 = tree.cast(problem.init, dtype)
         self.state = State(algorithm.server(tree.cast(self.x0, np.float64)), ClientStore(client_memory))
         self.history = History()
+        self.skipped_in_a_row = 0
 
     def message(self) -> Tree:
         """Return what the server sends now."""
@@ -103,51 +112,124 @@ class Run:
             pending |= {i: Pending(call, j) for j, i in enumerate(clients)}
         return [pending[job.client] for job in jobs]
 
+    def task(self, job: Job) -> tuple[Any, Task]:
+        """Return the state that a client begins with, and what it has to solve."""
+        k, i, message = job
+        state, rules = self.state, self.algorithm
+        c = state.clients[i] if i in state.clients else rules.client(self.x0, message)
+        rng = common.client_rng(self.seed, i, state.updates.get(i, 0))
+        return c, Task(i, rules.subproblem(c, message), rng, k, self.probabilities[i])
+
     def _compute(self, jobs: Sequence[Job]) -> list[Answer]:
         """Do the parts of clients that share a call, without touching the state."""
-        state, rules = self.state, self.algorithm
-        before, tasks = [], []
-        for k, i, message in jobs:
-            c = state.clients[i] if i in state.clients else rules.client(self.x0, message)
-            rng = common.client_rng(self.seed, i, state.updates.get(i, 0))
-            before.append(c)
-            tasks.append(Task(i, rules.subproblem(c, message), rng, k, self.probabilities[i]))
+        before, tasks = zip(*map(self.task, jobs), strict=True)
         done = zip(jobs, before, tasks, self.clients.solve(tasks), strict=True)
-        return [Answer(*rules.finish(c, job.message, task.sub, solution), solution) for job, c, task, solution in done]
+        finish = self.algorithm.finish
+        return [Answer(*finish(c, job.message, task.sub, solution), solution) for job, c, task, solution in done]
 
-    def accept(self, k: int, i: int, answer: Answer, factor: float = 1.0) -> Accepted:
-        """Take in what client i has sent."""
+    def round(self, k: int, jobs: Sequence[Job]) -> None:
+        """Let clients compute side by side, and then the server; where that fails, nothing has changed."""
+        taken: list[tuple[Job, Answer]] = []
+        left_out: list[tuple[Job, Answer]] = []
+
+        def uploads() -> Iterator[Accepted]:
+            for job, pending in zip(jobs, self.submit(jobs), strict=True):
+                answer = pending.result()
+                if self.usable(job, answer, good=k - 1):
+                    taken.append((job, answer))
+                    yield self.weigh(job.client, answer)
+                else:
+                    left_out.append((job, answer))
+
+        self.aggregate(uploads(), k, good=k - 1)
+        for job, answer in taken:
+            self.commit(job.client, answer)
+        for job, answer in left_out:
+            self.skip(job, answer)
+
+    def usable(self, job: Job, answer: Answer, good: int) -> bool:
+        """Return whether what a client has sent is finite; where it is not, the run may have been asked to stop.
+
+        ``good`` is the round whose state is still there.
+        """
+        if common.finite(answer.upload):
+            return True
+        if self.on_bad_client == "stop":
+            raise diagnose.upload(self, job, good)
+        return False
+
+    def weigh(self, i: int, answer: Answer, factor: float = 1.0) -> Accepted:
+        """Return what client i has sent as the server takes it in."""
+        weight = float(self.problem.client_weights[i])
+        return Accepted(weight, i not in self.state.updates, answer.upload, factor)
+
+    def commit(self, i: int, answer: Answer) -> None:
+        """Count what client i has sent."""
         state = self.state
-        common.check_finite(answer.upload, i, k, self.local, self.algorithm)
-        accepted = Accepted(float(self.problem.client_weights[i]), i not in state.updates, answer.upload, factor)
         state.clients[i] = answer.client
         state.updates[i] = state.updates.get(i, 0) + 1
-        state.bytes_up += common.wire_bytes(answer.upload, self.dtype)
-        state.local_steps += int(answer.solution.steps)
         state.prox_error = float(np.fmax(state.prox_error, answer.solution.error))
-        return accepted
+        self.skipped_in_a_row = 0
+        self._sent(answer)
 
-    def aggregate(self, uploads: Iterable[Accepted]) -> None:
-        """Let the server compute."""
-        self.state.server = self.algorithm.aggregate(self.state.server, common.gather(uploads), self.prox)
+    def skip(self, job: Job, answer: Answer) -> None:
+        """Leave out what a client has sent: its state, and what the server counts for it, stay as they were."""
+        self.state.skipped += 1
+        self.skipped_in_a_row += 1
+        self._sent(answer)
+        if self.skipped_in_a_row >= PATIENCE:
+            raise DivergedError(
+                f"{PATIENCE} updates in a row held a NaN or an infinity and were skipped, the last of them client "
+                f"{job.client}'s in round {job.round}; lower the learning rate of {self.local}.",
+                job.client,
+                job.round,
+            )
+
+    def _sent(self, answer: Answer) -> None:
+        self.state.bytes_up += common.wire_bytes(answer.upload, self.dtype)
+        self.state.local_steps += int(answer.solution.steps)
+
+    def aggregate(self, uploads: Iterable[Accepted], k: int, good: int | None = None) -> None:
+        """Let the server compute in round k, if there is anything to compute with."""
+        found = iter(uploads)
+        first = next(found, None)
+        if first is None:
+            return
+        gathered = common.gather(itertools.chain([first], found))
+        server = self.algorithm.aggregate(self.state.server, gathered, self.prox)
+        if not common.finite(server.xbar):
+            raise DivergedError(
+                f"xbar is not finite after round {k}, though all uploads were. They are too large to add up, or "
+                f"the prox of {self.problem.regulariser} is wrong: lower the learning rate of {self.local}.",
+                None,
+                k,
+                good=good,
+            )
+        self.state.server = server
 
     def evaluate(self, k: int, **columns: float) -> Row:
         """Add a row to the history."""
         state = self.state
         own = ((i, c.x) for i, c in sorted(state.clients.items()) if hasattr(c, "x"))
+        metrics = self.evaluator.at(state.server.xbar)
+        for name in ("f", "gradient_mapping"):
+            if not math.isfinite(metrics[name]):
+                raise diagnose.metric(self, k, name, metrics[name])
         row = Row(
             round=k,
             bytes_up=state.bytes_up,
             bytes_down=state.bytes_down,
             local_steps=state.local_steps,
             prox_error=state.prox_error,
-            **self.evaluator.at(state.server.xbar),
+            skipped=state.skipped,
+            **metrics,
             **(self.evaluator.personal(own) if self.personal else {}),
             wall_time=time.perf_counter() - self.begin,
             **columns,
         )
         state.prox_error = math.nan
         self.history.rows.append(row)
+        diagnose.growth(self)
         return row
 
     def tell(self, callbacks: Sequence[Callback], k: int, rounds: int, row: Row | None) -> bool:
@@ -169,3 +251,31 @@ class Run:
             "seed": self.seed,
             "precision": str(self.dtype),
         }
+
+    def saved(self) -> pack.Arrays:
+        """Return everything that the rest of the run depends on, but for the clients' states."""
+        state = self.state
+        counts = [state.bytes_up, state.bytes_down, state.local_steps, state.skipped, self.skipped_in_a_row]
+        return {
+            **pack.flatten("server", state.server),
+            **pack.under("history", pack.history(self.history)),
+            **pack.under("updates", pack.pairs(state.updates, np.int64)),
+            "counts": np.array(counts, np.int64),
+            "prox_error": np.array(state.prox_error, np.float64),
+            "seconds": np.array(time.perf_counter() - self.begin),
+        }
+
+    def restore(self, arrays: pack.Arrays) -> None:
+        """Become what ``saved`` was called on."""
+        state = self.state
+        state.server = pack.unflatten("server", state.server, arrays)
+        self.history.rows[:] = pack.rows(pack.below("history", arrays))
+        state.updates.update(pack.mapping(pack.below("updates", arrays)))
+        counts = arrays["counts"].tolist()
+        state.bytes_up, state.bytes_down, state.local_steps, state.skipped, self.skipped_in_a_row = counts
+        state.prox_error = arrays["prox_error"].item()
+        self.begin = time.perf_counter() - arrays["seconds"].item()
+
+    def restore_clients(self, segments: Iterable[pack.Arrays]) -> None:
+        """Give the clients back their states."""
+        pack.fill(self.state.clients, self.algorithm.client(self.x0, self.message()), segments)

@@ -6,9 +6,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from feddr import events
 from feddr.delays import Delay, Job, Timing
 from feddr.delays.draw import uniform
+from feddr.engines import pack
 
 _CHOICE = 0
 
@@ -74,6 +77,10 @@ class Schedule:
                 self.idle.remove(client)
                 self._wait(client, since)
 
+    def upcoming(self) -> Running | None:
+        """Return the job that the next event ends; None for a return."""
+        return self.jobs.get(self.heap[0][1])
+
     def step(self) -> Running | None:
         """Go to the next event, and return the job whose upload arrives; None for a drop-out or a return."""
         self.time, client = heapq.heappop(self.heap)
@@ -120,6 +127,10 @@ class Schedule:
         """Record a job whose upload has arrived at the server with this version."""
         self.record.job(job.client, job.start, job.timing, job.read, version, job.end)
 
+    def skipped(self, job: Running) -> None:
+        """Record a job whose upload could not be used."""
+        self.record.job(job.client, job.start, job.timing, job.read, -1, job.end, late=True)
+
     def close(self) -> None:
         """Record what is under way when the run ends."""
         for job in self.jobs.values():
@@ -129,6 +140,34 @@ class Schedule:
                 timing = self.delays.apply(self.describe(client, self.numbers[client]), Timing())
                 self.record.gap(client, free, self.time, timing.online)
         self.record.cut(self.time)
+
+    def saved(self) -> pack.Arrays:
+        """Return everything that later events depend on, but for what jobs compute."""
+        jobs = self.jobs.values()
+        return {
+            **pack.under("events", pack.timeline(self.record.events)),
+            "time": np.array(self.time, np.float64),
+            "counts": np.array([self.room, self.draws], np.int64),
+            "idle": np.array(self.idle, np.int64),
+            "numbers": np.array(self.numbers, np.int64),
+            "free": np.array(self.free, np.float64),
+            "heap_times": np.array([time for time, _ in self.heap], np.float64),
+            "heap_clients": np.array([client for _, client in self.heap], np.int64),
+            "jobs": np.array([(job.client, job.number, job.read) for job in jobs], np.int64).reshape(-1, 3),
+            "job_times": np.array([(job.start, job.end) for job in jobs], np.float64).reshape(-1, 2),
+        }
+
+    def restore(self, arrays: pack.Arrays) -> None:
+        """Become what ``saved`` was called on; jobs have neither message nor answer."""
+        self.record.events = pack.events(pack.below("events", arrays))
+        self.time = arrays["time"].item()
+        self.room, self.draws = arrays["counts"].tolist()
+        self.idle, self.numbers, self.free = (arrays[name].tolist() for name in ("idle", "numbers", "free"))
+        self.heap = list(zip(arrays["heap_times"].tolist(), arrays["heap_clients"].tolist(), strict=True))
+        self.jobs = {}
+        for (i, number, read), (start, end) in zip(arrays["jobs"].tolist(), arrays["job_times"].tolist(), strict=True):
+            timing = self.delays.apply(self.describe(i, number), Timing())
+            self.jobs[i] = Running(i, number, start, end, timing, read)
 
     def _choose(self) -> int:
         last = len(self.idle) - 1

@@ -2,6 +2,7 @@
 
 import os
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Literal
 
 import numpy as np
@@ -12,9 +13,11 @@ from feddr import precision as precisions
 from feddr.algorithms import Algorithm, check
 from feddr.certify import watch_for
 from feddr.delays import Delay
+from feddr.engines import keep, pack
 from feddr.engines import rounds as common
+from feddr.engines.keep import Keeper, Watched
 from feddr.engines.result import Result
-from feddr.engines.rounds import Callback
+from feddr.engines.rounds import Callback, DivergedError, OnBadClient
 from feddr.engines.run import Job, Run
 from feddr.engines.store import BUDGET
 from feddr.engines.timing import RoundClock, check_delays
@@ -44,6 +47,10 @@ def simulate(
     max_events: int = 100_000,
     eta: float | Literal["auto"] | None = None,
     alpha: float | Literal["auto"] | None = None,
+    on_bad_client: OnBadClient = "stop",
+    checkpoint: str | Path | None = None,
+    checkpoint_every: int | str = keep.EVERY,
+    resume: bool = False,
 ) -> Result:
     """Run an algorithm for a number of rounds.
 
@@ -85,6 +92,16 @@ def simulate(
         How many events ``result.events`` may hold, if there are delays.
     eta, alpha
         Instead of those of the algorithm: numbers or "auto".
+    on_bad_client
+        ``"skip"`` leaves out, and counts, updates that hold a NaN or an infinity, instead of stopping the run.
+    checkpoint
+        A folder in which the state is saved now and then, and at the end; None for none.
+    checkpoint_every
+        Rounds between two checkpoints, or seconds, as in ``"60s"``; the two newest are kept.
+    resume
+        Go on from the newest checkpoint, if there is one. The result is that of a run that was never cut off, bit for
+        bit, but for ``wall_time``. The settings must be the same, but for ``rounds``, ``threads``, ``client_memory``
+        and ``on_bad_client``.
 
     Returns
     -------
@@ -94,39 +111,57 @@ def simulate(
     Raises
     ------
     ValueError
-        Where the algorithm cannot handle g or the sampling scheme.
+        Where the algorithm cannot handle g or the sampling scheme, or a checkpoint belongs to another run.
     DivergedError
-        Where a client sends a NaN or an infinity.
+        Where a client sends a NaN or an infinity, or xbar or f is not finite.
     """
     sampling = Full() if sampling is None else sampling
     common.check_settings(rounds, evaluate_every, seed)
+    common.check_on_bad_client(on_bad_client, algorithm)
     check(algorithm, problem, sampling)
     check_delays(algorithm, delays, deadline, problem.data.num_clients)
     algorithm = resolve(algorithm, problem, sampling, local, eta=eta, alpha=alpha)
     cache.enable()
     watch = watch_for(problem, algorithm, sampling) if certify else None
     callbacks = [call for call in (watch, callback) if call is not None]
-    n = problem.data.num_clients
+    n, dtype = problem.data.num_clients, precisions.of(precision)
+    same = {
+        "engine": "simulate",
+        "sampling": sampling,
+        "evaluate_every": evaluate_every,
+        "certify": certify,
+        "delays": delays,
+        "deadline": deadline,
+        "max_events": max_events,
+    }
     with ThreadPoolExecutor(threads or os.cpu_count()) as pool:
-        run = Run(problem, algorithm, local, sampling, seed, precisions.of(precision), personal, pool, client_memory)
+        run = Run(problem, algorithm, local, sampling, seed, dtype, personal, pool, client_memory, on_bad_client)
         clock = None if delays is None else RoundClock(run, delays, deadline, seed, max_events)
+        parts: dict[str, pack.Part] = {} if clock is None else {"clock": clock}
+        if watch is not None:
+            parts["watch"] = Watched(watch, run)
+        with Keeper(checkpoint, checkpoint_every, resume, run, parts, same) as keeper:
 
-        def report(k: int) -> bool:
-            row = None
-            if k % evaluate_every == 0 or k == rounds:
-                row = run.evaluate(k, **(clock.columns() if clock else {}))
-            return run.tell(callbacks, k, rounds, row)
+            def report(k: int) -> bool:
+                row = None
+                if k % evaluate_every == 0 or k == rounds:
+                    row = run.evaluate(k, **(clock.columns() if clock else {}))
+                stop = run.tell(callbacks, k, rounds, row)
+                keeper.after(k, last=stop or k == rounds)
+                return stop
 
-        if algorithm.full_start:
-            _round(run, clock, 0, np.arange(n))
-        stop = report(0)
-        k = 0
-        while k < rounds and not stop:
-            k += 1
-            _round(run, clock, k, sampling.draw(n, common.sampling_rng(seed, k)))
-            stop = report(k)
-        if run.history.last.round < k:
-            run.evaluate(k, **(clock.columns() if clock else {}))
+            resumed, stop = keeper.begin(rounds), False
+            if resumed is None:
+                if algorithm.full_start:
+                    _round(run, clock, 0, np.arange(n))
+                stop = report(0)
+            k = resumed or 0
+            while k < rounds and not stop:
+                k += 1
+                _round(run, clock, k, sampling.draw(n, common.sampling_rng(seed, k)))
+                stop = report(k)
+            if run.history.last.round < k:
+                run.evaluate(k, **(clock.columns() if clock else {}))
     settings = run.settings() | {"sampling": repr(sampling), "rounds": k, "evaluate_every": evaluate_every}
     if delays is not None:
         settings |= {"delays": repr(delays), "deadline": deadline}
@@ -138,10 +173,11 @@ def simulate(
 def _round(run: Run, clock: RoundClock | None, k: int, active: NDArray[np.int64]) -> None:
     """Let the active clients compute, then the server."""
     message = run.message()
+    in_time = active if clock is None else clock.round(k, active)
+    try:
+        run.round(k, [Job(k, int(i), message) for i in in_time])
+    except DivergedError:
+        if clock is not None:
+            clock.undo()
+        raise
     run.state.bytes_down += len(active) * common.wire_bytes(message, run.dtype)
-    if clock is not None:
-        active = clock.round(k, active)
-    if len(active) == 0:
-        return
-    jobs = run.submit([Job(k, int(i), message) for i in active])
-    run.aggregate(run.accept(k, int(i), job.result()) for i, job in zip(active, jobs, strict=True))

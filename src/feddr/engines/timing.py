@@ -1,7 +1,8 @@
 """What delays need to know of a run, and the time that synchronous rounds take."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,18 +10,27 @@ from numpy.typing import NDArray
 from feddr import events
 from feddr.algorithms import Algorithm
 from feddr.delays import Delay, Job, Timing
+from feddr.engines import pack
 from feddr.engines import rounds as common
 from feddr.engines.run import Run
 from feddr.local import Solution
+from feddr.tree import Tree
+
+
+def made_up_upload(run: Run) -> Tree:
+    """Return an upload as clients send them, in shape and type; the rules are pure, so one call can be made up."""
+    message = run.message()
+    c = run.algorithm.client(run.x0, message)
+    sub = run.algorithm.subproblem(c, message)
+    gradient = run.x0 if run.algorithm.mean_gradient else None
+    solution = Solution(run.x0, 0, math.nan, gradient, None if sub.descent is None else 0.0)
+    _, upload = run.algorithm.finish(c, message, sub, solution)
+    return upload
 
 
 def jobs(run: Run, seed: int) -> Callable[[int, int], Job]:
     """Return the function from (client, number of its job) to the job."""
-    message = run.message()
-    c = run.algorithm.client(run.x0, message)
-    # The rules are pure: one call with a made-up solution tells the size of an upload.
-    solution = Solution(run.x0, 0, math.nan, run.x0 if run.algorithm.mean_gradient else None)
-    _, upload = run.algorithm.finish(c, message, run.algorithm.subproblem(c, message), solution)
+    message, upload = run.message(), made_up_upload(run)
     down, up = common.wire_bytes(message, run.dtype), common.wire_bytes(upload, run.dtype)
     steps = [run.local.num_steps(int(size)) for size in run.problem.data.sizes]
 
@@ -69,6 +79,12 @@ class RoundClock:
     def round(self, k: int, active: NDArray[np.int64]) -> NDArray[np.int64]:
         """Let round k pass, and return those of the active clients whose uploads arrive in time."""
         begin, timings, ends = self.time, {}, {}
+        self._before = (
+            self.time,
+            {int(i): self.numbers.get(int(i)) for i in active},
+            {int(i): self.free.get(int(i)) for i in active},
+            len(self.record.events),
+        )
         for i in map(int, active):
             number = self.numbers.get(i, 0)
             self.numbers[i] = number + 1
@@ -102,6 +118,13 @@ class RoundClock:
             self.free[i] = until + timing.pause
             self.record.away(i, until, self.free[i])
 
+    def undo(self) -> None:
+        """Go back to before the last round, which came to nothing."""
+        self.time, numbers, free, events = self._before
+        _put_back(self.numbers, numbers)
+        _put_back(self.free, free)
+        del self.record.events[events:]
+
     def columns(self) -> dict[str, float]:
         """Return what a row of the history has of the clock."""
         return {"time": self.time}
@@ -114,3 +137,27 @@ class RoundClock:
                 self.record.gap(i, free, self.time, timing.online)
         self.record.cut(self.time)
         return self.record.events
+
+    def saved(self) -> pack.Arrays:
+        """Return everything that later rounds depend on."""
+        return {
+            **pack.under("events", pack.timeline(self.record.events)),
+            **pack.under("numbers", pack.pairs(self.numbers, np.int64)),
+            **pack.under("free", pack.pairs(self.free, np.float64)),
+            "time": np.array(self.time, np.float64),
+        }
+
+    def restore(self, arrays: pack.Arrays) -> None:
+        """Become what ``saved`` was called on."""
+        self.record.events = pack.events(pack.below("events", arrays))
+        self.numbers = pack.mapping(pack.below("numbers", arrays))
+        self.free = pack.mapping(pack.below("free", arrays))
+        self.time = arrays["time"].item()
+
+
+def _put_back(now: dict[int, Any], before: Mapping[int, Any]) -> None:
+    for i, value in before.items():
+        if value is None:
+            now.pop(i, None)
+        else:
+            now[i] = value

@@ -7,6 +7,8 @@ length lr, with the proximal operator of g in one of two places. Only a solver t
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
+import jax.numpy as jnp
+
 from feddr.tree import Tree
 
 Prox = Callable[[Tree, Any], Tree]
@@ -52,7 +54,8 @@ class Dual(NamedTuple):
     tau: Any
 
     def model(self, point: Tree, taken: Any, prox: Prox) -> Tree:
-        return prox(point, self.tau + taken)
+        # The first step of all has tau = 0, where the prox of a constraint is not the identity and others divide by it.
+        return prox(point, jnp.maximum(self.tau + taken, 1e-30))
 
     def follow(self, point: Tree, lr: float, prox: Prox) -> Tree:
         return point

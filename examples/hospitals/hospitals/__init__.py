@@ -1,0 +1,1 @@
+"""A sparse model of heart disease from four hospitals."""

@@ -1,0 +1,45 @@
+"""Which runs are the same: what a checkpoint and the run that takes it up must agree in."""
+
+import hashlib
+import re
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from feddr import tree
+from feddr.problem import Problem
+
+WHOLE = 64 * 2**20
+"""Bytes of an array up to which all of it is looked at; of a larger one, as many blocks of 1 MB."""
+
+BLOCK = 2**20
+
+
+def words(value: Any) -> str:
+    """Return a value in words that are the same in every process."""
+    return re.sub(r" at 0x[0-9a-f]+", "", repr(value))
+
+
+def fingerprint(problem: Problem) -> str:
+    """Return a digest of the numbers of a problem: samples, sizes, weights and start; not of the code of its loss."""
+    data, sha = problem.data, hashlib.sha256()
+    named: dict[str, Any] = {"sizes": data.sizes, "panel": data.panel, "weights": problem.client_weights}
+    named |= {f"init.{name}": leaf for name, leaf in tree.named(problem.init).items()}
+    for kind, part in (("train", data.train), ("test", data.test)):
+        if part is not None:
+            named |= {f"{kind}.{name}": array for name, array in part.samples.items()}
+            named[f"{kind}.offsets"] = part.offsets
+    for name, value in sorted(named.items()):
+        _add(sha, name, np.asarray(value))
+    return sha.hexdigest()
+
+
+def _add(sha: Any, name: str, array: NDArray[Any]) -> None:
+    sha.update(f"{name} {array.dtype.str} {array.shape};".encode())
+    flat = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+    if flat.nbytes <= WHOLE:
+        sha.update(flat)
+        return
+    for start in np.linspace(0, flat.nbytes - BLOCK, WHOLE // BLOCK).astype(np.int64):
+        sha.update(flat[start : start + BLOCK])

@@ -1,0 +1,98 @@
+"""What a deployment needs, looked at before it starts: ``feddr deploy check``."""
+
+import importlib.metadata
+import os
+import socket
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from feddr.deploy import address
+from feddr.deploy.environment import QUIET
+
+FLOWER = "1.41"
+"""The version whose protocol and options were tested; Flower changes both between minor versions."""
+
+PROGRAMS = ("flwr", "flower-superlink", "flower-supernode", "flower-superexec")
+
+
+class Finding(NamedTuple):
+    """What was looked at, ``"ok"``, ``"note"`` or ``"problem"``, what was found, and what to do."""
+
+    what: str
+    verdict: str
+    found: str
+    remedy: str = ""
+
+
+def check(superlink: str | None = None, listen: str | None = None, certs: Path | None = None) -> Iterator[Finding]:
+    """Look at this machine, at the certificates, and at the SuperLink, one finding after the other.
+
+    Parameters
+    ----------
+    superlink
+        ``host:port`` of a SuperLink that should answer: what a node needs.
+    listen
+        ``host:port`` that should be free: what a SuperLink needs.
+    certs
+        Folder of a server or of a node.
+    """
+    yield from versions()
+    yield from variables()
+    if listen is not None:
+        yield port(listen)
+    if certs is not None:
+        from feddr.deploy.check_certs import certificates
+
+        yield from certificates(certs)
+    if superlink is not None:
+        from feddr.deploy.check_link import link
+
+        yield from link(address.parse(superlink), None if certs is None else certs / "ca.crt")
+
+
+def versions() -> Iterator[Finding]:
+    """Look at Python, Flower and its programs."""
+    python = ".".join(str(part) for part in sys.version_info[:3])
+    right = (3, 11) <= sys.version_info < (3, 14)
+    yield Finding("Python", "ok" if right else "problem", python, "" if right else "use Python 3.11 to 3.13")
+    try:
+        flower = importlib.metadata.version("flwr")
+    except importlib.metadata.PackageNotFoundError:
+        yield Finding("Flower", "problem", "not installed", "pip install 'feddr[flower]'")
+        return
+    right = flower.startswith(f"{FLOWER}.")
+    yield Finding("Flower", "ok" if right else "problem", flower, "" if right else f"pip install 'flwr=={FLOWER}.*'")
+    missing = [name for name in PROGRAMS if not (Path(sys.executable).parent / name).exists()]
+    if missing:
+        yield Finding("programs", "problem", f"no {', '.join(missing)} beside Python", "pip install 'feddr[flower]'")
+    else:
+        yield Finding("programs", "ok", str(Path(sys.executable).parent))
+
+
+def variables() -> Iterator[Finding]:
+    """Look at the environment, which a person's ``flwr run`` takes; feddr deploy sets one for what it starts itself."""
+    wrong = [f"{name}={value}" for name, value in QUIET.items() if os.environ.get(name) != value]
+    if wrong:
+        text = "flwr typed here would report usage, look for updates or install packages"
+        yield Finding("FLWR variables", "note", text, f"export {' '.join(wrong)}")
+    else:
+        yield Finding("FLWR variables", "ok", "quiet and offline")
+    home = Path(os.environ.get("FLWR_HOME", Path.home() / ".flwr"))
+    if home.exists() and home.stat().st_mode & 0o077:
+        yield Finding("FLWR_HOME", "note", f"others may read {home}", f"chmod 700 {home}")
+    else:
+        yield Finding("FLWR_HOME", "ok", str(home))
+
+
+def port(listen: str) -> Finding:
+    """Look whether a SuperLink could listen on an address."""
+    host, number = address.parse(listen)
+    try:
+        with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind((host, number))
+    except OSError as error:
+        return Finding("port", "problem", f"{listen}: {error.strerror}", "stop what listens there, or take another")
+    return Finding("port", "ok", f"{listen} is free")

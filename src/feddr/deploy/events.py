@@ -1,0 +1,39 @@
+"""What happens to a supervised process: a line of JSON in a file for machines, a line on stderr for people."""
+
+import datetime
+import json
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Events:
+    """A log to which each event is one line, with the time, a level, the event's name and its facts.
+
+    Parameters
+    ----------
+    path
+        The file; it is only ever appended to.
+    source
+        Who writes, such as ``"node 0"``.
+    """
+
+    path: Path
+    source: str
+    quiet: bool = False
+
+    def write(self, level: str, event: str, text: str, **facts: object) -> None:
+        """Append an event; ``text`` is what a person reads."""
+        time = datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")
+        line = {"time": time, "level": level, "source": self.source, "event": event, "text": text, **facts}
+        with open(self.path, "a", encoding="utf-8") as file:
+            file.write(json.dumps(line) + "\n")
+        if not self.quiet:
+            print(f"{time} {self.source}: {text}", file=sys.stderr, flush=True)
+
+
+def read(path: Path) -> list[dict[str, object]]:
+    """Return the events of a file, oldest first."""
+    with open(path, encoding="utf-8") as file:
+        return [json.loads(line) for line in file]

@@ -1,0 +1,46 @@
+"""Asks nodes that are silent for long whether they still work.
+
+Flower answers for a node that is gone. It does not when a node is stopped and is back, under the number that its key
+gives it, before Flower has looked: the task that it had is lost, and nothing says so until the time to live is over.
+"""
+
+from feddr.flower.clock import Clock
+from feddr.flower.journal import Journal
+from feddr.flower.messages import Checkup, Working
+from feddr.flower.post import Answer, Post
+from feddr.flower.refused import Refused
+from feddr.flower.roster import Roster
+
+AFTER = 120.0
+"""Seconds of silence before a node is asked; it is asked again when the silence has doubled."""
+
+
+class Checkups:
+    """Finds tasks that nobody works on, and gives them up, so that they are sent again."""
+
+    def __init__(self, post: Post, roster: Roster, journal: Journal, clock: Clock, run: str) -> None:
+        self.post, self.roster, self.journal, self.clock, self.run = post, roster, journal, clock, run
+        self._silence: dict[str, float] = {}
+
+    def ask(self) -> None:
+        """Ask those who have had a task for long, and were not asked a moment ago."""
+        tasks = [sent for sent in self.post.awaited.values() if sent.kind == "train"]
+        self._silence = {sent.ticket: self._silence.get(sent.ticket, AFTER) for sent in tasks}
+        for sent in tasks:
+            here = self.roster.node_of.get(sent.client) == sent.node
+            if here and self.clock.now() >= sent.time + self._silence[sent.ticket]:
+                self.post.send("checkup", sent.node, Checkup(self.run, sent.client).content(), client=sent.client)
+                self._silence[sent.ticket] *= 2
+
+    def take(self, answer: Answer) -> None:
+        """Take in a node's answer; an error says nothing, the task itself will have one."""
+        if answer.content is None:
+            return
+        asked, working = answer.sent, Working.read(answer.content)
+        if (working.run, working.client) != (self.run, asked.client):
+            raise Refused("foreign", "it answers for another client or run")
+        if not working.working:
+            self.post.forget(
+                lambda sent: sent.kind == "train" and sent.client == asked.client and sent.time < asked.time
+            )
+            self.journal.write("lost", client=asked.client, node=str(asked.node))

@@ -1,0 +1,263 @@
+"""A run as it is served: tasks go out, uploads come in, are looked at, and enter the books."""
+
+import dataclasses
+import secrets
+from collections.abc import Iterator, Sequence
+
+from feddr.algorithms import Asynchronous, Deployable
+from feddr.flower import intake, wire
+from feddr.flower.checkup import Checkups
+from feddr.flower.clock import Clock
+from feddr.flower.federation import Federation
+from feddr.flower.journal import Journal, plain
+from feddr.flower.ledger import Ledger
+from feddr.flower.messages import Metrics, Task
+from feddr.flower.post import GONE, Answer, Post
+from feddr.flower.progress import Progress, Standing
+from feddr.flower.refused import Refused
+from feddr.flower.roster import Pauses, Roster
+from feddr.flower.rows import Rows
+from feddr.flower.settings import Settings
+from feddr.flower.wire import Broadcast
+from feddr.history import Row
+from feddr.sampling import Sampling
+
+FIRST_WAIT, LONGEST_WAIT = 0.1, 1.0
+"""Seconds between looks for replies: the first while something happens, growing to the second while nothing does."""
+
+
+HOPELESS = 5
+"""Failures in a row of every client that is there, and never a success, after which the run ends."""
+
+
+class Abandoned(TimeoutError):  # noqa: N818  it says what became of the run
+    """Nothing was accepted for longer than ``patience``, or every client fails from the start."""
+
+
+class Deployment:
+    """A run under way.
+
+    Parameters
+    ----------
+    post, roster, ledger, rows, journal, progress
+        The messages, the nodes, the books, the history, the log, and what a person sees.
+    rules
+        The digest that tasks carry.
+    """
+
+    def __init__(
+        self,
+        federation: Federation,
+        algorithm: Deployable,
+        sampling: Sampling,
+        settings: Settings,
+        clock: Clock,
+        post: Post,
+        roster: Roster,
+        ledger: Ledger,
+        rows: Rows,
+        journal: Journal,
+        progress: Progress,
+        rules: str,
+    ) -> None:
+        self.federation, self.algorithm, self.sampling, self.settings = federation, algorithm, sampling, settings
+        self.clock, self.post, self.roster, self.ledger, self.rows = clock, post, roster, ledger, rows
+        self.journal, self.progress, self.rules = journal, progress, rules
+        self.asynchronous = isinstance(algorithm, Asynchronous)
+        self.probabilities = sampling.probabilities(federation.clients)
+        self.standings = {i: Standing(number=ledger.number(i)) for i in range(federation.clients)}
+        self.pauses = Pauses(clock)
+        self.checkups = Checkups(post, roster, journal, clock, settings.name)
+        self.begin = clock.now() - ledger.counters.wall_time
+        self.began = clock.now()
+        self.heard: float | None = None
+        self._complaint = ""
+        self._interval = FIRST_WAIT
+        self._broadcast: tuple[int, Broadcast] | None = None
+
+    def message(self) -> Broadcast:
+        """Return the newest broadcast, encoded once: nobody gets a part of one version and a part of the next."""
+        version = self.ledger.version
+        if self._broadcast is None or self._broadcast[0] != version:
+            content = self.algorithm.broadcast(self.ledger.server)
+            self._broadcast = version, wire.broadcast(content, self.settings.dtype, self.settings.broadcast)
+        return self._broadcast[1]
+
+    def send(self, clients: Sequence[int]) -> list[int]:
+        """Send the newest broadcast to those of the clients that can work now, and return them."""
+        busy = self.post.busy()
+        ready = [i for i in clients if i in self.roster.node_of and i not in busy and self.pauses.over(i)]
+        return [i for i in ready if self._task("train", i, self.message())]
+
+    def arrivals(self) -> Iterator[int]:
+        """Take in what has come, and yield the client whenever an upload was accepted.
+
+        It counts when ``ledger.commit`` or ``step`` has returned, which the caller sees to before it asks for the next.
+        """
+        self.roster.refresh()
+        self.checkups.ask()
+        for answer in self.post.answers():
+            self._interval = FIRST_WAIT
+            sent, content = answer.sent, answer.content
+            if content is not None:
+                self.ledger.counters.bytes_up += wire.size(content)
+            try:
+                if sent.kind == "hello":
+                    self.roster.take(answer)
+                elif sent.kind == "checkup":
+                    self.checkups.take(answer)
+                elif content is None:
+                    self._failed(answer)
+                elif sent.kind == "evaluate":
+                    self._measured(answer)
+                else:
+                    self._accept(answer)
+                    yield sent.client
+            except Refused as refused:
+                self._refused(answer, refused)
+
+    def wait(self, missing: Sequence[int] = ()) -> None:
+        """Let some time pass; Abandoned where nothing has been accepted for too long, or nothing ever will be."""
+        self._show()
+        here = self.roster.node_of
+        if self.heard is None and here and all(self.pauses.failures.get(i, 0) >= HOPELESS for i in here):
+            raise Abandoned(
+                f"Every client has failed {HOPELESS} times and none has succeeded; the last one said: {self._complaint}"
+            )
+        patience = self.settings.patience
+        if patience is not None and self.clock.now() - (self.heard or self.began) > patience:
+            who = f"clients {list(missing)[:10]}" if missing else "anybody"
+            raise Abandoned(
+                f"No update was accepted for {patience:g} s, waiting for {who}; look at {self.journal.path}, start the "
+                "nodes, and submit the run again under the same name."
+            )
+        self.clock.sleep(self._interval)
+        self._interval = min(1.5 * self._interval, LONGEST_WAIT)
+
+    def step(self, order: Sequence[int] | None = None) -> None:
+        """Let the server compute, go to the next version, and add a row to the history if it is to have one."""
+        replies = len(self.ledger.pending)
+        self.ledger.step(order)
+        self.journal.write("step", version=self.ledger.version, replies=replies)
+        self.report()
+
+    def report(self) -> None:
+        """Add a row to the history, if this version is to have one and has none yet."""
+        version, last = self.ledger.version, self.ledger.version >= self.settings.rounds
+        if version <= self.rows.newest or not (version % self.settings.evaluate_every == 0 or last):
+            return
+        row = self.rows.add(version, self.ledger.server.xbar, self.ledger.counters, self.asynchronous)
+        self.ledger.counters.begin_row()
+        self._tell(row)
+        if self.federation.evaluation == "nodes":
+            xbar = wire.broadcast(self.ledger.server.xbar, self.settings.dtype, self.settings.broadcast)
+            for i in sorted(self.roster.node_of):
+                self._task("evaluate", i, xbar)
+
+    def finish(self) -> None:
+        """Wait for the last metrics of the nodes, as long as a task may take or a quarter of an hour."""
+        self.post.forget(lambda sent: sent.kind != "evaluate")
+        end = self.clock.now() + min(self.settings.ttl, 900.0)
+        while self.post.awaited and self.clock.now() < end:
+            for _ in self.arrivals():
+                raise AssertionError("no task is awaited any more")
+            self._show()
+            self.clock.sleep(LONGEST_WAIT)
+        self.ledger.commit()
+        self.journal.write("audit", error=self.ledger.audit())
+        self.journal.write("end", version=self.ledger.version)
+        self._show(final=True)
+
+    def _task(self, kind: str, i: int, broadcast: Broadcast) -> bool:
+        """Send a client a broadcast to work with, or to evaluate, and return whether it is on its way."""
+        task = Task(
+            run=self.settings.name,
+            uid=self.ledger.uid,
+            ticket=secrets.token_hex(8),
+            rules=self.rules,
+            client=i,
+            version=self.ledger.version,
+            accepted=self.ledger.number(i),
+            seed=self.settings.seed,
+            round=self.ledger.version + 1,
+            probability=float(self.probabilities[i]),
+            precision=self.settings.precision,
+        )
+        node, content = self.roster.node_of[i], task.content(broadcast.record)
+        details = {"client": i, "ticket": task.ticket, "version": task.version, "message": broadcast.message}
+        if not self.post.send(kind, node, content, **details):
+            self.pauses.failed(i)
+            return False
+        size = wire.size(content)
+        self.ledger.counters.bytes_down += size
+        event = "sent" if kind == "train" else "evaluating"
+        self.journal.write(event, client=i, node=str(node), version=task.version, bytes=size, form=broadcast.form)
+        return True
+
+    def _accept(self, answer: Answer) -> None:
+        sent, ledger = answer.sent, self.ledger
+        upload, value = intake.read(answer.content, sent, ledger.uid, self.settings, ledger.initial)
+        staleness = ledger.version - sent.version
+        factor = self.algorithm.factor(staleness) if isinstance(self.algorithm, Asynchronous) else 1.0
+        ledger.accept(sent.client, upload.number, value, sent.message, factor)
+        ledger.counters.add(upload.steps, upload.error, staleness)
+        ledger.counters.wall_time = self.clock.now() - self.begin
+        limit = getattr(self.algorithm, "tau", None)
+        if limit is not None and staleness > limit:
+            self.journal.write("too_stale", client=sent.client, staleness=staleness, tau=limit)
+        self.pauses.succeeded(sent.client)
+        self.heard = now = self.clock.now()
+        standing = self.standings[sent.client]
+        standing.last, standing.staleness, standing.number = now, staleness, upload.number
+        self.journal.write(
+            "accepted",
+            client=sent.client,
+            node=str(sent.node),
+            number=upload.number,
+            version=sent.version,
+            staleness=staleness,
+            rejoined=upload.rejoined,
+            seconds=round(now - sent.time, 3),
+        )
+
+    def _measured(self, answer: Answer) -> None:
+        sent = answer.sent
+        assert answer.content is not None
+        metrics = Metrics.read(answer.content)
+        if (metrics.uid, metrics.ticket, metrics.client) != (self.ledger.uid, sent.ticket, sent.client):
+            raise Refused("foreign", "these metrics answer another question")
+        if metrics.samples < 1 or metrics.test_samples < 0:
+            raise Refused("malformed", f"numbers of samples are positive, got {metrics.samples}")
+        row = self.rows.report(sent.version, metrics)
+        if row is not None:
+            self._tell(row)
+
+    def _refused(self, answer: Answer, refused: Refused) -> None:
+        sent = answer.sent
+        self.pauses.failed(sent.client)
+        details = {"client": sent.client, "node": str(sent.node)}
+        self.journal.write("refused", reason=refused.reason, detail=refused.detail, **details)
+        self._complain(f"refused from client {sent.client}: {refused}")
+
+    def _failed(self, answer: Answer) -> None:
+        sent = answer.sent
+        self.pauses.failed(sent.client)
+        if answer.code == GONE:
+            self.roster.failed(sent.node)
+        self.journal.write("error", client=sent.client, node=str(sent.node), code=answer.code, reason=answer.reason)
+        self._complain(f"client {sent.client} has failed, Flower's error {answer.code}: {answer.reason}")
+
+    def _complain(self, complaint: str) -> None:
+        self._complaint = plain(complaint)
+        self.progress.say(self._complaint)
+
+    def _tell(self, row: Row) -> None:
+        self.progress.row = row
+        known = {name: value for name, value in dataclasses.asdict(row).items() if value == value}
+        self.journal.write("row", **known)
+
+    def _show(self, final: bool = False) -> None:
+        busy = self.post.busy()
+        for i, standing in self.standings.items():
+            standing.here, standing.working = i in self.roster.node_of, i in busy
+        self.progress.show(self.ledger.version, self.standings, self.clock.now(), final)

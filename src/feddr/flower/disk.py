@@ -1,0 +1,159 @@
+"""Files that are whole or not there: arrays with a header, a checksum, and the version before.
+
+A file is written beside its place, forced to the disk and renamed, so that a reader finds the old one or the new one
+whatever happens in between. The checksum finds what the disk itself has spoilt.
+"""
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from feddr import tree
+from feddr.tree import Tree
+
+Arrays = dict[str, NDArray[Any]]
+SUFFIX = ".safetensors"
+
+
+class DamagedError(OSError):
+    """A file is not what was written."""
+
+
+class Record(NamedTuple):
+    """What a file holds: a header of plain values, and named arrays."""
+
+    header: dict[str, Any]
+    arrays: Arrays
+
+
+def write(path: Path, data: bytes) -> None:
+    """Replace a file at once, and return when it is on the disk."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    beside = path.with_name(f".{path.name}.part")
+    with open(beside, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(beside, path)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def pack(header: Mapping[str, Any], arrays: Arrays) -> bytes:
+    """Return the bytes of a safetensors file with a header and a checksum among its metadata."""
+    from safetensors.numpy import save
+
+    text = json.dumps(header)
+    return save(arrays, {"feddr": text, "sha256": _checksum(text, arrays)})
+
+
+def unpack(data: bytes, source: object = "This file") -> Record:
+    """Return what ``pack`` was given; DamagedError where a bit has changed or the end is missing."""
+    from safetensors import SafetensorError
+    from safetensors.numpy import load
+
+    try:
+        length = int.from_bytes(data[:8], "little")
+        metadata = json.loads(data[8 : 8 + length])["__metadata__"]
+        text, expected, arrays = metadata["feddr"], metadata["sha256"], load(data)
+    except (SafetensorError, ValueError, KeyError, TypeError, MemoryError) as error:
+        raise DamagedError(f"{source} is not a whole file of feddr: {type(error).__name__}.") from None
+    if _checksum(text, arrays) != expected:
+        raise DamagedError(f"{source} has changed since it was written: its checksum is another one.")
+    return Record(json.loads(text), arrays)
+
+
+def read(path: Path) -> Record:
+    """Return what is in a file."""
+    return unpack(path.read_bytes(), path)
+
+
+def flatten(a: Tree) -> Arrays:
+    """Return the leaves of a tree by name, as arrays that can be stored."""
+    named = tree.named(a)
+    if len(named) != len(tree.leaves(a)):
+        raise ValueError(f"The leaves of a model need names of their own, got {sorted(named)} twice; rename the keys.")
+    return {name: np.array(leaf, order="C") for name, leaf in named.items()}
+
+
+def restore(template: Tree, arrays: Arrays) -> Tree:
+    """Return the tree that ``flatten`` took apart; the template has its structure, types and shapes."""
+    named = tree.named(template)
+    if set(named) != set(arrays):
+        raise DamagedError(f"The file holds {sorted(arrays)} where {sorted(named)} is wanted.")
+    for name, leaf in named.items():
+        if np.shape(leaf) != arrays[name].shape or np.asarray(leaf).dtype != arrays[name].dtype:
+            raise DamagedError(f"The file holds another shape or type of {name} than is wanted.")
+    found = iter([arrays[name] for name in named])
+    return tree.map(lambda leaf: float(next(found)) if type(leaf) is float else next(found), template)
+
+
+class Generations:
+    """The newest record of a kind and the one before, as <number>.safetensors in a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def numbers(self) -> list[int]:
+        """Return the numbers of the records, the largest first."""
+        names = [path.name.removesuffix(SUFFIX) for path in self.folder.glob(f"*{SUFFIX}")]
+        return sorted((int(name) for name in names if name.isdecimal()), reverse=True)
+
+    def save(self, number: int, header: Mapping[str, Any], arrays: Arrays) -> None:
+        """Write a record, and forget all but this one and the one below it."""
+        write(self.path(number), pack(header, arrays))
+        kept = {number, max((other for other in self.numbers() if other < number), default=number)}
+        for other in self.numbers():
+            if other not in kept:
+                self.path(other).unlink(missing_ok=True)
+
+    def whole(self) -> Iterator[tuple[int, Record]]:
+        """Yield the records that are whole, the newest first."""
+        for number in self.numbers():
+            with contextlib.suppress(DamagedError):
+                yield number, read(self.path(number))
+
+    def path(self, number: int) -> Path:
+        """Return the place of a record."""
+        return self.folder / f"{number}{SUFFIX}"
+
+
+@contextlib.contextmanager
+def locked(folder: Path, busy: str = "") -> Iterator[None]:
+    """Let one process at a time work in a folder; others wait, or fail with the message ``busy`` if there is one."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with open(folder / "lock", "w", encoding="utf-8") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | (fcntl.LOCK_NB if busy else 0))
+        except BlockingIOError:
+            raise RuntimeError(busy) from None
+        yield
+
+
+def is_locked(folder: Path) -> bool:
+    """Return whether a process works in a folder."""
+    try:
+        with locked(folder, busy="yes"):
+            return False
+    except RuntimeError:
+        return True
+
+
+def _checksum(text: str, arrays: Arrays) -> str:
+    sha = hashlib.sha256(text.encode())
+    for name in sorted(arrays):
+        array = arrays[name]
+        sha.update(f"{name} {array.dtype.str} {array.shape}".encode())
+        sha.update(np.ascontiguousarray(array).tobytes())
+    return sha.hexdigest()

@@ -1,0 +1,77 @@
+"""What the server must know of the problem."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from feddr import tree
+from feddr.problem import Problem
+from feddr.prox import Regulariser, Zero
+from feddr.tree import Tree
+
+
+@dataclass(frozen=True, eq=False)
+class Federation:
+    """minimise sum_i w_i f_i(x) + g(x), where the f_i stay with the nodes.
+
+    Parameters
+    ----------
+    init
+        The start x^0: any pytree of arrays.
+    clients
+        Their number n. They are 0 to n - 1, each named by the ``partition-id`` of its node.
+    g
+        A regulariser of ``feddr.prox``; None for g = 0.
+    weights
+        ``"uniform"``, ``"samples"``, for which nodes report how many samples they have and the run waits until all
+        have, or one positive number for each client.
+    evaluation
+        How xbar is evaluated. A Problem, on data that the server has of its own; ``"nodes"``, where each node reports
+        its mean loss and accuracies and the numbers of its samples; or None, and the history holds only what the
+        server knows: bytes, steps, g, sparsity and staleness.
+
+    Examples
+    --------
+    >>> import numpy as np, feddr
+    >>> federation = feddr.flower.Federation(init=np.zeros(13), clients=4, g=feddr.prox.L1(0.01))
+    >>> federation.known_weights()
+    [0.25, 0.25, 0.25, 0.25]
+    """
+
+    init: Tree
+    clients: int
+    g: Regulariser | None = None
+    weights: str | Sequence[float] = "uniform"
+    evaluation: Problem | Literal["nodes"] | None = None
+
+    def __post_init__(self) -> None:
+        if type(self.clients) is not int or self.clients < 1:
+            raise ValueError(f"A federation needs at least one client, got clients={self.clients!r}.")
+        if not all(np.all(np.isfinite(leaf)) for leaf in tree.leaves(self.init)):
+            raise ValueError("The start must be finite, init holds a NaN or infinity.")
+        if isinstance(self.weights, str):
+            if self.weights not in ("uniform", "samples"):
+                raise ValueError(f'weights must be "uniform", "samples" or one number a client, got {self.weights!r}.')
+        elif len(self.weights) != self.clients or not all(0 < w < float("inf") for w in self.weights):
+            raise ValueError(f"weights must be {self.clients} positive numbers, got {list(self.weights)}.")
+        if not (self.evaluation is None or self.evaluation == "nodes" or isinstance(self.evaluation, Problem)):
+            raise ValueError(f'evaluation must be a Problem, "nodes" or None, got {self.evaluation!r}.')
+
+    @property
+    def regulariser(self) -> Regulariser:
+        """The regulariser g, which is Zero where none was given."""
+        return Zero() if self.g is None else self.g
+
+    def known_weights(self) -> list[float] | None:
+        """Return the weights, None where nodes have to report their samples first."""
+        if self.weights == "samples":
+            return None
+        given = np.ones(self.clients) if self.weights == "uniform" else np.asarray(self.weights, np.float64)
+        return [float(w) for w in given / given.sum()]
+
+    def sample_weights(self, counts: dict[int, int]) -> list[float]:
+        """Return w_i = n_i / N."""
+        total = sum(counts.values())
+        return [counts[i] / total for i in range(self.clients)]

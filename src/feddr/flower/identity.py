@@ -1,0 +1,39 @@
+"""What makes two runs the same: where files lie, and digests of what server and nodes must agree on."""
+
+import hashlib
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from feddr import tree
+from feddr.flower import disk
+from feddr.flower.messages import NAME
+from feddr.tree import Tree
+
+
+def root(*chosen: object) -> Path:
+    """Return the first folder that was chosen, else $FEDDR_HOME, else feddr's folder among the user's state files."""
+    for folder in chosen:
+        if folder:
+            return Path(str(folder)).expanduser().absolute()
+    home = os.environ.get("FEDDR_HOME")
+    state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    return Path(home).absolute() if home else Path(state).absolute() / "feddr"
+
+
+def check_name(name: str) -> str:
+    """Refuse a name that could not be a folder's."""
+    if not NAME.fullmatch(name):
+        raise ValueError(f"A run's name must be letters, digits, '.', '_' and '-', at most 64, got {name!r}.")
+    return name
+
+
+def rules(algorithm: Any, precision: str, init: Tree) -> str:
+    """Return the digest of what both sides compute with."""
+    sha = hashlib.sha256(f"{algorithm!r} {precision}".encode())
+    for name, leaf in disk.flatten(tree.cast(init, np.dtype(precision))).items():
+        sha.update(f"{name} {leaf.dtype.str} {leaf.shape}".encode())
+        sha.update(leaf.tobytes())
+    return sha.hexdigest()

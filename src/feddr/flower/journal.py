@@ -1,0 +1,33 @@
+"""The log of a run: one JSON object a line, for people with grep and for programs; no data, no keys."""
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+LONGEST = 300
+"""Characters of a text from elsewhere that are kept."""
+
+
+class Journal:
+    """Appends events to a file; each line is written at once, so that a crash loses none before it."""
+
+    def __init__(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self.path = path
+
+    def write(self, event: str, **fields: Any) -> None:
+        """Add a line."""
+        now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        line = {
+            "time": now,
+            "event": event,
+            **{key: plain(value) if isinstance(value, str) else value for key, value in fields.items()},
+        }
+        with open(self.path, "a", encoding="utf-8") as file:
+            file.write(json.dumps(line) + "\n")
+
+
+def plain(text: str) -> str:
+    """Return a text from elsewhere without control characters, and without what is too long."""
+    return "".join(letter if letter.isprintable() else " " for letter in text[:LONGEST])

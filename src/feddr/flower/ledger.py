@@ -1,0 +1,238 @@
+"""What the server counts: its state, and the last value that it accepted from each client, on disk before it counts.
+
+The folder of a run holds the table of accepted values, a file for each client, and two generations of the server's
+state. The state names the files of the table that belong to it. Writing it is the one moment at which anything changes:
+before it the new files are strangers that the next start removes, after it they count. So whenever the power fails, the
+run goes on from a moment at which
+
+    xtilde = sum_i w_i xhat_i        (INV)
+
+held for the table, and every accepted update has been counted once.
+"""
+
+import math
+import secrets
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from feddr import tree
+from feddr.algorithms import Deployable
+from feddr.algorithms.algorithm import Prox
+from feddr.engines import rounds as common
+from feddr.engines.rounds import Accepted
+from feddr.flower import disk
+from feddr.flower.entries import Counters, Entry, Pending, Shelf, files
+from feddr.flower.refused import Refused
+from feddr.tree import Tree
+
+TOLERANCE = 1e-12
+"""How far xtilde may be from the sum of the table, relative to its size."""
+
+
+class Ledger:
+    """A run's books.
+
+    Parameters
+    ----------
+    folder
+        The run's.
+    algorithm, prox, x0
+        The rules, prox_{eta g} and the start, in the precision of the run.
+    settings
+        What the run was asked to do; a run that goes on must have been asked the same.
+    weights
+        w_i of each client.
+    uid
+        Tells this run from another one of its name.
+
+    Attributes
+    ----------
+    version
+        How often the server has aggregated; -1 before a start-up round.
+    server
+        The algorithm's state.
+    entries
+        The table: what was accepted from each client that has been heard from.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        algorithm: Deployable,
+        prox: Prox,
+        x0: Tree,
+        settings: dict[str, Any],
+        weights: Sequence[float],
+        uid: str,
+    ) -> None:
+        self.folder, self.algorithm, self.prox, self.x0 = folder, algorithm, prox, x0
+        self.settings, self.weights, self.uid = settings, [float(w) for w in weights], uid
+        self.states = disk.Generations(folder / "state")
+        self.server: Any = algorithm.server(tree.cast(x0, np.float64))
+        self.initial: Tree = algorithm.counted(algorithm.client(x0, self._message()), x0)
+        self.version = -1 if algorithm.full_start else 0
+        self.serial = 0
+        self.entries: dict[int, Entry] = {}
+        self.counters = Counters()
+        self.pending: list[Pending] = []
+        self._changes: dict[str, Tree] = {}
+        self._shelf = Shelf(folder)
+
+    @classmethod
+    def start(
+        cls,
+        folder: Path,
+        algorithm: Deployable,
+        prox: Prox,
+        x0: Tree,
+        settings: dict[str, Any],
+        weights: Sequence[float],
+    ) -> "Ledger":
+        """Open the books of a new run."""
+        ledger = cls(folder, algorithm, prox, x0, settings, weights, secrets.token_hex(8))
+        ledger.commit()
+        return ledger
+
+    @classmethod
+    def resume(
+        cls, folder: Path, algorithm: Deployable, prox: Prox, x0: Tree, settings: dict[str, Any]
+    ) -> "Ledger | None":
+        """Return the books as they were last written; None where there are none.
+
+        Raises
+        ------
+        ValueError
+            Where the run was asked to do something else.
+        DamagedError
+            Where neither generation is whole and adds up.
+        """
+        states, problems = disk.Generations(folder / "state"), []
+        for number, record in states.whole():
+            header = record.header
+            _compare(folder, header["settings"], settings)
+            ledger = cls(folder, algorithm, prox, x0, settings, header["weights"], header["uid"])
+            try:
+                ledger.load(number, record)
+                error = ledger.audit()
+            except (disk.DamagedError, FileNotFoundError) as problem:
+                problems.append(str(problem))
+                continue
+            if error <= TOLERANCE:
+                ledger._sweep()
+                return ledger
+            problems.append(f"In state {number}, xtilde is {error:.1e} from the sum of the table.")
+        if states.numbers():
+            raise disk.DamagedError(
+                f"The run in {folder} cannot go on, none of its states is whole. {' '.join(problems)} "
+                "Put back a copy of the folder, or give the run another name."
+            )
+        return None
+
+    def number(self, client: int) -> int:
+        """Return the number of the last update that was accepted from a client, 0 for none."""
+        return self.entries[client].number if client in self.entries else 0
+
+    def value(self, client: int) -> Tree:
+        """Return what was accepted last from a client, or what is counted for one that was never heard from."""
+        return self._table(self.entries[client].accepted) if client in self.entries else self.initial
+
+    def accept(self, client: int, number: int, counted: Tree, message: Tree, factor: float = 1.0) -> None:
+        """Take in what the server is to count for a client; it counts once ``commit`` or ``step`` has returned."""
+        if number <= self.number(client):
+            raise Refused(
+                "stale", f"client {client} has sent update {number}, its update {self.number(client)} is in the books"
+            )
+        change = self.algorithm.upload(counted, self.value(client), message)
+        file = f"table/{client}-{number}{disk.SUFFIX}"
+        disk.write(self.folder / file, disk.pack({"client": client, "number": number}, disk.flatten(counted)))
+        pending = Pending(client, client not in self.entries, factor, f"pending/{client}-{number}{disk.SUFFIX}")
+        self.pending.append(pending)
+        self._changes[pending.file] = change
+        before = self.entries[client].counted if client in self.entries else None
+        self.entries[client] = Entry(number, file, before)
+
+    def step(self, order: Sequence[int] | None = None) -> None:
+        """Aggregate what has been accepted, in the order of arrival or in that of the clients given."""
+        pending = self.pending
+        if order is not None:
+            place = {client: k for k, client in enumerate(order)}
+            pending = sorted(pending, key=lambda one: place[one.client])
+        if pending:
+            gathered = common.gather(self._read(one) for one in pending)
+            server = self.algorithm.aggregate(self.server, gathered, self.prox)
+            common.check_finite(server, pending[-1].client, self.version + 1, "the clients", self.algorithm)
+            self.server = server
+        for one in pending:
+            self.entries[one.client] = self.entries[one.client]._replace(counted=self.entries[one.client].accepted)
+        self.pending, self._changes = [], {}
+        self.version += 1
+        self.commit()
+
+    def commit(self) -> None:
+        """Write everything down; after this it counts."""
+        for file, change in self._changes.items():
+            disk.write(self.folder / file, disk.pack({}, disk.flatten(change)))
+        self._changes = {}
+        header = {
+            "uid": self.uid,
+            "settings": self.settings,
+            "weights": self.weights,
+            "version": self.version,
+            "clients": {str(client): entry for client, entry in self.entries.items()},
+            "pending": self.pending,
+            "counters": asdict(self.counters),
+        }
+        self.states.save(self.serial + 1, header, disk.flatten(self.server))
+        self.serial += 1
+        self._shelf.turn(files(self.entries.values(), self.pending))
+
+    def audit(self) -> float:
+        """Return how far the server's state is from what the table says, relative to its size: (INV)."""
+        counted = {client: entry.counted for client, entry in self.entries.items() if entry.counted}
+        unheard = math.fsum(w for client, w in enumerate(self.weights) if client not in counted)
+        total = tree.scale(unheard, tree.cast(self.initial, np.float64))
+        for client, file in sorted(counted.items()):
+            total = tree.axpy(self.weights[client], tree.cast(self._table(file), np.float64), total)
+        return self.algorithm.drift(self.server, total) / max(1.0, tree.norm(total))
+
+    def _message(self) -> Tree:
+        return tree.cast(self.algorithm.broadcast(self.server), tree.leaves(self.x0)[0].dtype)
+
+    def _table(self, file: str) -> Tree:
+        return disk.restore(self.initial, disk.read(self.folder / file).arrays)
+
+    def _read(self, pending: Pending) -> Accepted:
+        change = self._changes.get(pending.file)
+        if change is None:
+            template = self.algorithm.upload(self.initial, self.initial, self._message())
+            change = disk.restore(template, disk.read(self.folder / pending.file).arrays)
+        return Accepted(self.weights[pending.client], pending.new, change, pending.factor)
+
+    def load(self, serial: int, record: disk.Record) -> None:
+        """Take over what a state says."""
+        header = record.header
+        self.serial, self.version = serial, header["version"]
+        self.server = disk.restore(self.server, record.arrays)
+        self.entries = {int(client): Entry(*entry) for client, entry in header["clients"].items()}
+        self.pending = [Pending(*pending) for pending in header["pending"]]
+        self.counters = Counters(**header["counters"])
+        self._shelf.turn(files(self.entries.values(), self.pending))
+
+    def _sweep(self) -> None:
+        headers = [record.header for _, record in self.states.whole()]
+        entries = [Entry(*entry) for header in headers for entry in header["clients"].values()]
+        self._shelf.sweep(files(entries, [Pending(*one) for header in headers for one in header["pending"]]))
+
+
+def _compare(folder: Path, before: dict[str, Any], now: dict[str, Any]) -> None:
+    other = sorted(key for key in {*before, *now} if before.get(key) != now.get(key))
+    if other:
+        key = other[0]
+        raise ValueError(
+            f"A run goes on with the settings that it began with, but {key} was {before.get(key)} in {folder} and is "
+            f"{now.get(key)} now; give the new run another name."
+        )

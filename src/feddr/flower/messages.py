@@ -1,0 +1,163 @@
+"""What server and nodes say to each other beside the arrays, and how it is checked.
+
+A message holds one Flower ConfigRecord, whose fields are those of one of the classes below, and for tasks and uploads
+one ArrayRecord. The same names of arrays travel in both directions, which is what Flower's privacy mods ask for.
+"""
+
+import re
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Self
+
+from flwr.app import ArrayRecord, ConfigRecord, RecordDict
+
+from feddr.flower.refused import Refused
+
+FIELDS, ARRAYS = "feddr", "arrays"
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+"""Names of runs, which are names of folders, too."""
+
+
+@dataclass(frozen=True)
+class Note:
+    """The fields of a message."""
+
+    def content(self, arrays: ArrayRecord | None = None) -> RecordDict:
+        """Return what travels."""
+        values: dict[str, Any] = asdict(self)
+        records: dict[str, Any] = {FIELDS: ConfigRecord(values)}
+        return RecordDict(records if arrays is None else {**records, ARRAYS: arrays})
+
+    @classmethod
+    def read(cls, content: RecordDict) -> Self:
+        """Return the fields of a message that has exactly them, each of its type; Refused otherwise."""
+        record = content.get(FIELDS)
+        if not isinstance(record, ConfigRecord):
+            raise Refused("malformed", f"a message needs a record of fields called {FIELDS!r}")
+        wanted: dict[str, Any] = {field.name: field.type for field in fields(cls)}
+        if set(record) != set(wanted):
+            raise Refused("malformed", f"a message needs the fields {sorted(wanted)}, got {sorted(record)[:20]}")
+        for name, kind in wanted.items():
+            if type(record[name]) is not kind:
+                raise Refused("malformed", f"{name} must be {kind.__name__}, got {type(record[name]).__name__}")
+        run = record.get("run", "run")
+        if not isinstance(run, str) or not NAME.fullmatch(run):
+            raise Refused("malformed", f"the name of a run must match {NAME.pattern}, got {str(run)[:80]!r}")
+        values: dict[str, Any] = dict(record)
+        return cls(**values)
+
+
+@dataclass(frozen=True)
+class Hello(Note):
+    """The server's first message to a node, which asks whose it is and, if need be, how many samples it has."""
+
+    run: str
+    samples: bool
+
+
+@dataclass(frozen=True)
+class Presence(Note):
+    """A node's answer; ``samples`` is -1 where the server has not asked."""
+
+    run: str
+    client: int
+    samples: int
+
+
+@dataclass(frozen=True)
+class Checkup(Note):
+    """The server's question to a node that is silent for long."""
+
+    run: str
+    client: int
+
+
+@dataclass(frozen=True)
+class Working(Note):
+    """A node's answer: whether its client is at work, in whatever process."""
+
+    run: str
+    client: int
+    working: bool
+
+
+@dataclass(frozen=True)
+class Task(Note):
+    """What comes with a broadcast.
+
+    Parameters
+    ----------
+    run, uid
+        The run's name, and the number that tells it from another one of this name.
+    ticket
+        Names this task; the upload repeats it.
+    rules
+        Digest of the algorithm, the precision and the start, which server and node must agree on.
+    version
+        How often the server has aggregated.
+    accepted
+        The number of the last update that the server has accepted from this client, 0 for none.
+    seed, round, probability
+        What the local solver may want to know.
+    """
+
+    run: str
+    uid: str
+    ticket: str
+    rules: str
+    client: int
+    version: int
+    accepted: int
+    seed: int
+    round: int
+    probability: float
+    precision: str
+
+
+@dataclass(frozen=True)
+class Upload(Note):
+    """What comes with the value that the server is to count for a client.
+
+    Parameters
+    ----------
+    number
+        Of this update among the client's own, from 1 on.
+    version
+        The server's version that it was computed from.
+    rejoined
+        Whether the client has lost its state and begun again from the broadcast.
+    steps, error
+        Gradients computed by the local solver, and its certified error or NaN.
+    """
+
+    run: str
+    uid: str
+    ticket: str
+    client: int
+    number: int
+    version: int
+    precision: str
+    rejoined: bool
+    steps: int
+    error: float
+
+
+@dataclass(frozen=True)
+class Metrics(Note):
+    """A client's means at xbar over its own samples, and their numbers; NaN or 0 where there are none."""
+
+    uid: str
+    ticket: str
+    client: int
+    loss: float
+    accuracy: float
+    samples: int
+    test_accuracy: float
+    test_samples: int
+
+
+def arrays(content: RecordDict) -> ArrayRecord:
+    """Return the arrays of a message that has nothing else beside its fields."""
+    record = content.get(ARRAYS)
+    if not isinstance(record, ArrayRecord) or set(content) != {FIELDS, ARRAYS}:
+        raise Refused("malformed", f"a message needs the records {FIELDS!r} and {ARRAYS!r}, got {sorted(content)[:20]}")
+    return record

@@ -1,0 +1,246 @@
+"""A node: one client's data, its part of the algorithm, and its state on the node's own disk.
+
+Why a lost reply does no harm
+-----------------------------
+A client writes its new state before its reply leaves, so it may be one update ahead of the server: when the reply is
+lost, refused or too late. The server's next task says which update of this client it has accepted, and the client
+keeps the state before its newest, so it goes back to exactly the state that the server counts. The lost update has then
+never happened, and because the randomness of an update depends on (seed, client, number) alone, the run is the one in
+which it was not lost.
+
+Where that state is not at hand, the client cannot be wrong either. What it sends is the value xhat_i that the server is
+to count from now on, not a change; the server takes the difference to what it has counted before, so that
+xtilde = sum_i w_i xhat_i holds whatever the client was doing in between. So a client that is ahead by more than one
+update, because the server has been put back to an older copy, goes on from its newest state; and a client that has
+lost its state, or has been put back to a copy older than what the server counts, begins again at xbar and says so. Both
+change how far the method has come, and neither what it converges to.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from flwr.app import Context, Message
+from flwr.clientapp import ClientApp
+from flwr.clientapp.typing import Mod
+
+from feddr import cache, tree
+from feddr import precision as precisions
+from feddr.algorithms import Algorithm, Deployable
+from feddr.engines import rounds as common
+from feddr.engines.compiled import CompiledClients
+from feddr.engines.evaluate import Evaluator
+from feddr.flower import disk, identity, messages, wire
+from feddr.flower.given import Given, given
+from feddr.flower.messages import Checkup, Hello, Metrics, Presence, Task, Upload, Working
+from feddr.local import LocalSolver
+from feddr.problem import Problem
+from feddr.tree import Tree
+
+
+def client_app(
+    problem: Callable[[int, Context], Problem],
+    algorithm: Given[Algorithm],
+    local: Given[LocalSolver],
+    *,
+    folder: str | Path | None = None,
+    mods: Sequence[Mod] = (),
+) -> ClientApp:
+    """Return a Flower ClientApp that plays a client's part.
+
+    Parameters
+    ----------
+    problem
+        From (client, context) to the problem with this client's data and nobody else's; the client is the node's
+        ``partition-id``. Its start must be the server's.
+    algorithm
+        The server's, or a function from Flower's context to it.
+    local
+        How the client solves its subproblems, or a function from Flower's context to it.
+    folder
+        Where the client keeps its state, unless the node config has a ``feddr-folder``; $FEDDR_HOME by default, else
+        ~/.local/state/feddr.
+    mods
+        Flower mods around the client's work, such as ``LocalDpMod``; those that read arrays need the server to
+        broadcast ``"dense"``.
+
+    Examples
+    --------
+    >>> import feddr
+    >>> from feddr import flower
+    >>> def problem(client, context):
+    ...     data = feddr.datasets.synthetic(1, 1, num_clients=4, seed=0).train.client(client)
+    ...     one = feddr.FederatedData.from_clients([data])
+    ...     return feddr.Problem.classification(feddr.models.softmax(60, 10), one)
+    >>> app = flower.client_app(problem, feddr.FedDR(eta=10.0), feddr.local.SGD(lr=0.01))
+    """
+    app = ClientApp()
+
+    def node(context: Context) -> Node:
+        return Node.open(problem, given(algorithm, context), given(local, context), folder, context)
+
+    @app.query()
+    def hello(message: Message, context: Context) -> Message:
+        return Message(node(context).hello(Hello.read(message.content)).content(), reply_to=message)
+
+    @app.query("checkup")
+    def checkup(message: Message, context: Context) -> Message:
+        return Message(node(context).checkup(Checkup.read(message.content)).content(), reply_to=message)
+
+    @app.train(mods=list(mods))
+    def train(message: Message, context: Context) -> Message:
+        task, arrays = Task.read(message.content), messages.arrays(message.content)
+        upload, counted = node(context).train(task, arrays)
+        return Message(upload.content(wire.encode(counted, np.dtype(task.precision))), reply_to=message)
+
+    @app.evaluate()
+    def evaluate(message: Message, context: Context) -> Message:
+        task, arrays = Task.read(message.content), messages.arrays(message.content)
+        return Message(node(context).evaluate(task, arrays).content(), reply_to=message)
+
+    return app
+
+
+class Kept(NamedTuple):
+    """The state that a client goes on from: its update number, and whether it had to begin again."""
+
+    state: Any
+    number: int
+    rejoined: bool = False
+
+
+@dataclass(frozen=True)
+class Node:
+    """One client."""
+
+    client: int
+    load: Callable[[], Problem]
+    algorithm: Deployable
+    local: LocalSolver
+    root: Path
+
+    @cached_property
+    def problem(self) -> Problem:
+        """The client's own problem, loaded when it is needed."""
+        found = self.load()
+        if found.data.num_clients != 1:
+            raise ValueError(
+                f"A node's problem holds its own client's data, got {found.data.num_clients} clients; "
+                "build it with FederatedData.from_clients([one])."
+            )
+        return found
+
+    @classmethod
+    def open(
+        cls,
+        problem: Callable[[int, Context], Problem],
+        algorithm: Algorithm,
+        local: LocalSolver,
+        folder: str | Path | None,
+        context: Context,
+    ) -> "Node":
+        """Return the client of this node."""
+        client = context.node_config.get("partition-id")
+        if type(client) is not int or client < 0:
+            raise ValueError(
+                f"A node needs the number of its client, got partition-id={client!r}; start it with "
+                '--node-config "partition-id=0", and with another number at each place.'
+            )
+        if not isinstance(algorithm, Deployable):
+            name = type(algorithm).__name__
+            raise ValueError(
+                f"A deployment needs a method whose uploads can be absolute, {name} has no such rules; "
+                "use FedDR or AsyncFedDR."
+            )
+        cache.enable()
+        root = identity.root(context.node_config.get("feddr-folder"), folder)
+        return cls(client, lambda: problem(client, context), algorithm, local, root)
+
+    def hello(self, hello: Hello) -> Presence:
+        """Say whose node this is."""
+        return Presence(hello.run, self.client, self.problem.data.train.num_samples if hello.samples else -1)
+
+    def checkup(self, checkup: Checkup) -> Working:
+        """Say whether a process of this client is at work."""
+        return Working(checkup.run, self.client, disk.is_locked(self._folder(checkup.run)))
+
+    def train(self, task: Task, arrays: Any) -> tuple[Upload, Tree]:
+        """Do the client's part, and write its state down; return what the server is to count for it."""
+        dtype = precisions.of(task.precision)
+        self._check(task)
+        x0 = tree.cast(self.problem.init, dtype)
+        message = self._read(arrays, x0, dtype)
+        folder = self._folder(task.run)
+        with disk.locked(folder):
+            states = disk.Generations(folder / "state")
+            kept = self._choose(states, task, x0, message)
+            sub = self.algorithm.subproblem(kept.state, message)
+            rng = common.client_rng(task.seed, self.client, kept.number)
+            solution = self._solver(dtype)(0, sub, rng, task.round, task.probability)
+            state, _ = self.algorithm.finish(kept.state, message, sub, solution)
+            number = kept.number + 1
+            states.save(number, {"uid": task.uid, "number": number}, disk.flatten(state))
+        upload = Upload(
+            run=task.run,
+            uid=task.uid,
+            ticket=task.ticket,
+            client=self.client,
+            number=number,
+            version=task.version,
+            precision=task.precision,
+            rejoined=kept.rejoined,
+            steps=int(solution.steps),
+            error=float(solution.error),
+        )
+        return upload, self.algorithm.counted(state, solution.x)
+
+    def evaluate(self, task: Task, arrays: Any) -> Metrics:
+        """Return the means over this client's samples at xbar."""
+        self._check(task)
+        dtype = precisions.of(task.precision)
+        xbar = wire.decode(arrays, tree.cast(self.problem.init, dtype), dtype, sent_by_server=True)
+        found, test = Evaluator(self.problem, dtype).at(xbar), self.problem.data.test
+        return Metrics(
+            uid=task.uid,
+            ticket=task.ticket,
+            client=self.client,
+            loss=found["train_loss"],
+            accuracy=found["train_accuracy"],
+            samples=self.problem.data.train.num_samples,
+            test_accuracy=found["test_accuracy"],
+            test_samples=0 if test is None else test.num_samples,
+        )
+
+    def _folder(self, run: str) -> Path:
+        return self.root / "node" / run / f"client-{self.client}"
+
+    def _read(self, arrays: Any, x0: Tree, dtype: np.dtype[Any]) -> Tree:
+        template = self.algorithm.broadcast(self.algorithm.server(x0))
+        return wire.decode(arrays, template, dtype, sent_by_server=True)
+
+    def _solver(self, dtype: np.dtype[Any]) -> CompiledClients:
+        samples = precisions.samples(self.problem.data.train.samples, dtype)
+        return CompiledClients(self.problem, samples, self.local, dtype, self.algorithm.mean_gradient)
+
+    def _choose(self, states: disk.Generations, task: Task, x0: Tree, message: Tree) -> Kept:
+        """Return where to go on from; the top of this file says why."""
+        fresh = self.algorithm.client(x0, message)
+        if task.accepted == 0:
+            return Kept(fresh, 0)
+        own = {number: record.arrays for number, record in states.whole() if record.header["uid"] == task.uid}
+        number = task.accepted if task.accepted in own else max(own, default=0)
+        if number < task.accepted:
+            return Kept(self.algorithm.rejoin(message), task.accepted, rejoined=True)
+        return Kept(disk.restore(fresh, own[number]), number)
+
+    def _check(self, task: Task) -> None:
+        if task.client != self.client:
+            raise ValueError(f"This node is client {self.client}, the task is for client {task.client}.")
+        if task.rules != identity.rules(self.algorithm, task.precision, self.problem.init):
+            raise ValueError(
+                f"Server and node must have the same algorithm and the same start, this node has {self.algorithm} and "
+                "a start of its own; give both apps the same algorithm, and problems with the server's init."
+            )

@@ -1,0 +1,91 @@
+"""Looks into the folder of a run, while it goes on or afterwards, and changes nothing in it."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from feddr import tree
+from feddr.algorithms import Algorithm, Deployable
+from feddr.engines import rounds as common
+from feddr.flower import disk
+from feddr.flower.entries import Entry
+from feddr.flower.federation import Federation
+from feddr.flower.ledger import Ledger
+
+
+@dataclass(frozen=True)
+class Books:
+    """What the server counted when it last wrote its state.
+
+    Parameters
+    ----------
+    version
+        How often it has aggregated.
+    server
+        The arrays of its state by name, such as ``xtilde`` and ``xbar``.
+    entries
+        The clients that it has heard from.
+    pending
+        Uploads accepted and not aggregated.
+    """
+
+    folder: Path
+    uid: str
+    version: int
+    settings: dict[str, Any]
+    weights: list[float]
+    server: disk.Arrays
+    entries: dict[int, Entry]
+    pending: int
+
+    @property
+    def numbers(self) -> dict[int, int]:
+        """The last update accepted from each client that was heard from."""
+        return {client: entry.number for client, entry in self.entries.items()}
+
+    def table(self, client: int) -> disk.Arrays:
+        """Return the arrays of what was accepted last from a client, such as its xhat_i."""
+        return disk.read(self.folder / self.entries[client].accepted).arrays
+
+
+def read_run(folder: str | Path) -> Books:
+    """Return what stands in the newest whole state of a run; the folder is that of the run, ``.../server/<name>``."""
+    folder = Path(folder)
+    record = _newest(folder)[1]
+    header = record.header
+    entries = {int(client): Entry(*entry) for client, entry in header["clients"].items()}
+    return Books(
+        folder,
+        header["uid"],
+        header["version"],
+        header["settings"],
+        header["weights"],
+        record.arrays,
+        entries,
+        len(header["pending"]),
+    )
+
+
+def audit(folder: str | Path, algorithm: Algorithm, federation: Federation) -> float:
+    """Return how far the server's state is from the table on the disk, relative to its size: (INV).
+
+    It is 0 for methods whose server does not remember clients.
+    """
+    folder = Path(folder)
+    serial, record = _newest(folder)
+    header = record.header
+    if not isinstance(algorithm, Deployable) or repr(algorithm) != header["settings"]["algorithm"]:
+        raise ValueError(f"The run in {folder} is one of {header['settings']['algorithm']}, got {algorithm}.")
+    x0 = tree.cast(federation.init, np.dtype(header["settings"]["precision"]))
+    prox = common.server_prox(federation.regulariser)
+    ledger = Ledger(folder, algorithm, prox, x0, header["settings"], header["weights"], header["uid"])
+    ledger.load(serial, record)
+    return ledger.audit()
+
+
+def _newest(folder: Path) -> tuple[int, disk.Record]:
+    for found in disk.Generations(folder / "state").whole():
+        return found
+    raise FileNotFoundError(f"There are no books of a run in {folder}; the folder is <root>/server/<name>.")

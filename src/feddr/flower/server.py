@@ -1,0 +1,102 @@
+"""The server's side of a deployment, as a Flower ServerApp."""
+
+from pathlib import Path
+
+from flwr.app import Context
+from flwr.serverapp import Grid, ServerApp
+
+from feddr.algorithms import Algorithm
+from feddr.flower.federation import Federation
+from feddr.flower.given import Given, given
+from feddr.flower.serving import serve
+from feddr.flower.settings import Settings
+from feddr.sampling import Full, Sampling
+
+
+def server_app(
+    federation: Given[Federation],
+    algorithm: Given[Algorithm],
+    *,
+    name: str = "feddr",
+    rounds: int = 100,
+    sampling: Given[Sampling] | None = None,
+    seed: int = 0,
+    precision: str = "float32",
+    evaluate_every: int = 1,
+    deadline: float | None = None,
+    min_replies: int | None = None,
+    max_distance: float | None = None,
+    broadcast: str = "auto",
+    ttl: float = 43200.0,
+    patience: float | None = None,
+    folder: str | Path | None = None,
+) -> ServerApp:
+    """Return a Flower ServerApp that serves a run.
+
+    ``AsyncFedDR``, ``FedAsync`` and ``FedBuff`` run asynchronously, the other methods in rounds. A run that is
+    submitted again under its name goes on where it stopped; its books are on the disk before an update counts.
+
+    Parameters
+    ----------
+    federation, algorithm, sampling
+        What the server knows of the problem, the method, and who takes part in a round (everybody by default); or
+        functions from Flower's context to them. The nodes need the same algorithm.
+    name
+        Of the run, and of its folder.
+    rounds
+        Rounds in all, or updates of the server where clients do not wait for each other.
+    seed, precision
+        As in ``simulate``; nodes are told both.
+    evaluate_every
+        Rounds or updates between rows of the history.
+    deadline
+        Seconds after which a round ends without those who are late, if ``min_replies`` (one by default) have answered;
+        else it waits until they have.
+    max_distance
+        The largest distance of an upload from the broadcast that it was computed from; others are refused.
+    broadcast
+        ``"auto"`` leaves out the zeros of a sparse xbar where this saves bytes, ``"float16"`` rounds it, too;
+        ``"dense"`` is for Flower mods that read arrays.
+    ttl
+        Seconds that a task may take before it is sent again.
+    patience
+        Seconds without an accepted update after which the run ends with ``Abandoned``; None to wait for ever.
+    folder
+        Where runs are kept; $FEDDR_HOME by default, else ~/.local/state/feddr.
+
+    Notes
+    -----
+    The run config may set each of the plain values as ``feddr.name``, ``feddr.rounds``, ``feddr.evaluate-every`` and so
+    on, in which 0 and "" stand for None.
+
+    Examples
+    --------
+    >>> import feddr
+    >>> from feddr import flower
+    >>> model = feddr.models.linear(13)
+    >>> hospitals = flower.Federation(init=model.init(0), clients=4, g=feddr.prox.L1(0.01))
+    >>> app = flower.server_app(hospitals, feddr.FedDR(eta=1.0, alpha=1.5), name="hearts", rounds=50)
+    """
+    settings = Settings(
+        name,
+        rounds,
+        seed,
+        precision,
+        evaluate_every,
+        deadline,
+        min_replies,
+        max_distance,
+        broadcast,
+        ttl,
+        patience,
+        folder,
+    )
+    app = ServerApp()
+
+    @app.main()
+    def main(grid: Grid, context: Context) -> None:
+        chosen = settings.overridden(context.run_config)
+        scheme = Full() if sampling is None else given(sampling, context)
+        serve(grid, given(federation, context), given(algorithm, context), scheme, chosen)
+
+    return app

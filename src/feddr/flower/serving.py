@@ -1,0 +1,148 @@
+"""A run from its first message to its last: the books are opened, the turns are played, the folder is left in order."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from flwr.serverapp import Grid
+
+from feddr import cache, tree
+from feddr.algorithms import Algorithm, Asynchronous, Deployable
+from feddr.engines import rounds as common
+from feddr.flower import disk, identity, turns
+from feddr.flower.clock import Clock, Monotonic
+from feddr.flower.deployment import LONGEST_WAIT, Abandoned, Deployment
+from feddr.flower.federation import Federation
+from feddr.flower.journal import Journal
+from feddr.flower.ledger import Ledger
+from feddr.flower.post import Post
+from feddr.flower.progress import Progress
+from feddr.flower.roster import Roster
+from feddr.flower.rows import Rows
+from feddr.flower.settings import Settings
+from feddr.history import History
+from feddr.prox import Zero
+from feddr.sampling import Full, Sampling
+
+
+def serve(
+    grid: Grid,
+    federation: Federation,
+    algorithm: Algorithm,
+    sampling: Sampling,
+    settings: Settings,
+    clock: Clock | None = None,
+    progress: Progress | None = None,
+) -> History:
+    """Serve a run to its end, and return its history; the arguments are those of ``server_app``."""
+    clock = Monotonic() if clock is None else clock
+    deployable = check(federation, algorithm, sampling, settings)
+    cache.enable()
+    busy = f"The run {settings.name!r} is being served by another process; wait for it, or choose another name."
+    what = "update" if isinstance(algorithm, Asynchronous) else "round"
+    with (
+        disk.locked(settings.place, busy),
+        progress or Progress(settings.name, what, settings.rounds) as shown,
+    ):
+        run = open_run(grid, federation, deployable, sampling, settings, clock, shown)
+        turns.play(run)
+        run.finish()
+        _save_settings(settings.place, run)
+        _save_picture(settings.place, run)
+        return run.rows.history
+
+
+def check(federation: Federation, algorithm: Algorithm, sampling: Sampling, settings: Settings) -> Deployable:
+    """Refuse what does not go together, and return the algorithm."""
+    name = type(algorithm).__name__
+    if not isinstance(algorithm, Deployable):
+        raise ValueError(
+            f"A deployment needs a method whose uploads can be absolute, {name} has no such rules; "
+            "use FedDR or AsyncFedDR."
+        )
+    if not algorithm.composite and not isinstance(federation.regulariser, Zero):
+        raise ValueError(f"{name} has no composite step, got g={federation.g}; use FedDR, or g=None.")
+    if not algorithm.partial and not isinstance(sampling, Full):
+        raise ValueError(f"{name} needs every client in every round, got {sampling}; use FedDR, or Full().")
+    if isinstance(algorithm, Asynchronous) and not isinstance(sampling, Full):
+        raise ValueError(f"{name} takes clients as they come, got {sampling}; leave it out, or use FedDR.")
+    sampling.check(federation.clients)
+    settings.check(algorithm, federation.clients)
+    return algorithm
+
+
+def open_run(
+    grid: Grid,
+    federation: Federation,
+    algorithm: Deployable,
+    sampling: Sampling,
+    settings: Settings,
+    clock: Clock,
+    progress: Progress,
+) -> Deployment:
+    """Open the books, old ones or new ones, and everything that a run needs beside them."""
+    place, x0 = settings.place, tree.cast(federation.init, settings.dtype)
+    journal = Journal(place / "log.jsonl")
+    post = Post(grid, clock, settings.ttl, journal)
+    roster = Roster(post, journal, clock, settings.name, federation.clients, federation.weights == "samples")
+    rules = identity.rules(algorithm, settings.precision, federation.init)
+    asked = _identity(federation, algorithm, sampling, settings, rules)
+    prox = common.server_prox(federation.regulariser)
+    ledger = Ledger.resume(place, algorithm, prox, x0, asked)
+    event = "start" if ledger is None else "resume"
+    if ledger is None:
+        weights = federation.known_weights() or _count_samples(federation, settings, roster, clock)
+        ledger = Ledger.start(place, algorithm, prox, x0, asked, weights)
+    journal.write(event, name=settings.name, uid=ledger.uid, version=ledger.version, **asked)
+    journal.write("audit", error=ledger.audit())
+    rows = Rows(place, federation, settings.dtype, ledger.weights)
+    rows.resume(ledger.version)
+    return Deployment(
+        federation, algorithm, sampling, settings, clock, post, roster, ledger, rows, journal, progress, rules
+    )
+
+
+def _identity(
+    federation: Federation, algorithm: Deployable, sampling: Sampling, settings: Settings, rules: str
+) -> dict[str, Any]:
+    """Return what must be the same when a run goes on; how far it goes may change."""
+    weights = federation.weights
+    return {
+        "algorithm": repr(algorithm),
+        "g": repr(federation.regulariser),
+        "weights": weights if isinstance(weights, str) else [float(w) for w in weights],
+        "clients": federation.clients,
+        "seed": settings.seed,
+        "precision": settings.precision,
+        "sampling": repr(sampling),
+        "rules": rules,
+    }
+
+
+def _count_samples(federation: Federation, settings: Settings, roster: Roster, clock: Clock) -> list[float]:
+    """Wait until every client has said how many samples it has, and return the weights."""
+    begin = clock.now()
+    while len(roster.counts) < federation.clients:
+        roster.refresh()
+        for answer in roster.post.answers():
+            roster.take(answer)
+        if settings.patience is not None and clock.now() - begin > settings.patience:
+            missing = sorted(set(range(federation.clients)) - set(roster.counts))
+            raise Abandoned(
+                f"weights='samples' needs every client's number of samples, clients {missing[:10]} were not heard from "
+                f"within {settings.patience:g} s; start their nodes, or give the weights."
+            )
+        clock.sleep(LONGEST_WAIT)
+    return federation.sample_weights(roster.counts)
+
+
+def _save_settings(place: Path, run: Deployment) -> None:
+    settings = {**run.ledger.settings, "rounds": run.ledger.version, "evaluate_every": run.settings.evaluate_every}
+    text = json.dumps({"engine": "flower", "name": run.settings.name, **settings}, indent=2)
+    disk.write(place / "settings.json", f"{text}\n".encode())
+
+
+def _save_picture(place: Path, run: Deployment) -> None:
+    from feddr import plots
+
+    plots.save(plots.curves({type(run.algorithm).__name__: run.rows.history}), place / "curves.png")

@@ -1,0 +1,148 @@
+"""What a figure is: rows of panels, each an experiment in TOML with several methods, or one setting that varies."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from feddr import config as configs
+from feddr.config import ConfigError, toml
+from feddr.config.labels import entries, labels
+from feddr.config.overrides import override
+from feddr.reproduce.present import DATA, present
+from feddr.tune.plan import alone
+
+Tables = dict[str, Any]
+
+NAMES = {"sampling.m": "users a round"}
+"""What keys that vary are called, where it is not by their last part."""
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A row of panels.
+
+    Parameters
+    ----------
+    files
+        Experiments in TOML, without the suffix; the first whose data are there is taken.
+    vary, values
+        A key that varies, as for ``--set``, instead of the method; lines are then called by its values.
+    sets
+        Overrides.
+    quick, quick_values
+        Overrides and values for ``--quick``.
+    at_length
+        Whether ``--quick`` does without it.
+    fewer
+        How many times fewer rounds FedPD makes, which needs everybody in each, so that all methods send as much.
+    """
+
+    files: tuple[str, ...]
+    vary: str = ""
+    values: tuple[float, ...] = ()
+    sets: tuple[str, ...] = ()
+    quick: tuple[str, ...] = ()
+    quick_values: tuple[float, ...] = ()
+    at_length: bool = False
+    fewer: int = 1
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A figure of the paper.
+
+    Parameters
+    ----------
+    title
+        What is compared.
+    claim
+        What the paper says about it, in our words.
+    experiments
+        Its rows.
+    x
+        What metrics are drawn against: a picture for each, of "round", "megabytes", "time".
+    curve
+        Whether to draw sparsity against accuracy, too, a point for each row.
+    """
+
+    name: str
+    title: str
+    claim: str
+    experiments: tuple[Experiment, ...]
+    x: tuple[str, ...] = ("round",)
+    curve: bool = False
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of panels as it is run: a title, and for each line the tables of an experiment without a seed."""
+
+    title: str
+    file: str
+    lines: Mapping[str, Tables]
+
+    def runs(self, seeds: tuple[int, ...]) -> Iterator[tuple[int, str, Tables]]:
+        """Return (seed, label, tables) of all runs."""
+        for seed in seeds:
+            for label, tables in self.lines.items():
+                yield seed, label, {**tables, "seed": seed}
+
+
+def rows(figure: Figure, folder: Path, data_dir: Path | None, quick: bool = False) -> list[Row]:
+    """Return the rows of a figure.
+
+    Parameters
+    ----------
+    folder
+        Where the experiments are.
+    data_dir
+        A folder with a folder for each data set; None for the one that ``feddr.datasets`` uses.
+    quick
+        Whether everything is small.
+    """
+    wanted = [experiment for experiment in figure.experiments if not (quick and experiment.at_length)]
+    return [_row(experiment, folder, data_dir, quick) for experiment in wanted]
+
+
+def experiments_folder() -> Path:
+    """Return where the experiments of the paper are: here, or in the checkout that feddr is run from."""
+    places = [Path("experiments/paper"), Path(__file__).parents[3] / "experiments" / "paper"]
+    for place in places:
+        if place.is_dir():
+            return place
+    raise ConfigError(f"reproduce needs the experiments of the repository, {places[0]} is not there; go to a checkout.")
+
+
+def _row(experiment: Experiment, folder: Path, data_dir: Path | None, quick: bool) -> Row:
+    file, raw = _first(experiment, folder, data_dir)
+    raw = override(raw, [*experiment.sets, *(experiment.quick if quick else ())])
+    title = raw["name"]
+    if not experiment.vary:
+        found = {label: _fewer(alone(raw, label, {}), experiment.fewer) for label in labels(entries(raw))}
+        return Row(", ".join([title, *experiment.sets]), file, found)
+    (label,) = labels(entries(raw))
+    values = experiment.quick_values if quick else experiment.values
+    name = NAMES.get(experiment.vary, experiment.vary.split(".")[-1])
+    found = {f"{name} = {value:g}": alone(raw, label, {experiment.vary: value}) for value in values}
+    return Row(f"{title}, {name}", file, found)
+
+
+def _fewer(tables: Tables, fewer: int) -> Tables:
+    if fewer == 1 or tables["algorithm"][0]["name"] != "FedPD":
+        return tables
+    return tables | {key: max(1, tables[key] // fewer) for key in ("rounds", "evaluate_every")}
+
+
+def _first(experiment: Experiment, folder: Path, data_dir: Path | None) -> tuple[str, Tables]:
+    """Return the first experiment whose data are there, told where they are so that nothing is downloaded."""
+    for file in experiment.files:
+        raw = configs.read(folder / f"{file}.toml")
+        raw.pop("tune", None)
+        name = raw["data"]["name"]
+        if name not in DATA:
+            return file, raw
+        place = present(name, data_dir)
+        if place is not None:
+            return file, override(raw, [f"data.data_dir={toml.text(str(place))}"])
+    raise ConfigError(f"None of the data of {', '.join(experiment.files)} is there; give --data-dir.")

@@ -1,0 +1,116 @@
+"""The files of a figure: pictures, a table of everything, and a text of what it shows."""
+
+import csv
+import io
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from feddr.history import COLUMNS, History
+from feddr.reproduce.figure import Figure, Row
+from feddr.reproduce.plan import Found, Plan
+from feddr.reproduce.words import summary
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure as Picture
+
+    from feddr.reproduce_plot import Dot
+
+DPI, COLOURS = 90, 256
+"""Pictures for a page, not for print."""
+
+
+def save(folder: Path, figure: Figure, rows: Sequence[Row], plan: Plan) -> str:
+    """Write the files of a figure from the runs that are there, and return the text."""
+    from feddr import reproduce_plot as plot
+
+    folder.mkdir(parents=True, exist_ok=True)
+    found = {row.title: plan.found(row) for row in rows}
+    _table(folder / "everything.csv", found)
+    shown = {row.title: _lines(row, found[row.title]) for row in rows}
+    text = _text(figure, rows, found, shown)
+    (folder / "shows.md").write_text(text, encoding="utf-8")
+    drawn = {title: lines for title, lines in shown.items() if lines}
+    if not drawn:
+        return text
+    for x in figure.x:
+        _picture(plot.panels(drawn, figure.title, x), folder / f"{x}-xbar.png")
+        own = {title: _with_own(lines) for title, lines in drawn.items()}
+        own = {title: lines for title, lines in own.items() if lines}
+        if own:
+            _picture(plot.panels(own, figure.title, x, "personal_"), folder / f"{x}-personal.png")
+    if figure.curve:
+        _picture(plot.curve(dots(drawn), f"{figure.title}\n{_where(rows)}"), folder / "curve.png")
+    return text
+
+
+def dots(rows: Mapping[str, Mapping[str, Sequence[History]]]) -> "dict[str, list[Dot]]":
+    """Return the ends of all runs as points of sparsity and test accuracy, by line; a point for each row."""
+    from feddr.reproduce_plot import Dot
+
+    found: dict[str, list[Dot]] = {}
+    for title, lines in rows.items():
+        for label, histories in lines.items():
+            zeros = [history.last.sparsity for history in histories]
+            right = [history.last.test_accuracy for history in histories]
+            count = len(histories)
+            name = title.rpartition("=")[2]
+            dot = Dot(name, sum(zeros) / count, sum(right) / count, min(right), max(right))
+            found.setdefault(label, []).append(dot)
+    return found
+
+
+def _lines(row: Row, found: Found) -> dict[str, list[History]]:
+    """Return the histories of each line, those of runs that diverged left out."""
+    lines: dict[str, list[History]] = {label: [] for label in row.lines}
+    for (label, _), run in found.items():
+        if run.status != "diverged":
+            lines[label].append(run.history)
+    return {label: histories for label, histories in lines.items() if histories}
+
+
+def _with_own(lines: Mapping[str, list[History]]) -> dict[str, list[History]]:
+    return {
+        label: histories
+        for label, histories in lines.items()
+        if all(math.isfinite(history.last.personal_train_loss) for history in histories)
+    }
+
+
+def _text(
+    figure: Figure, rows: Sequence[Row], found: Mapping[str, Found], shown: Mapping[str, dict[str, list[History]]]
+) -> str:
+    parts = [f"## {figure.title}\n", f"The paper: {figure.claim}\n"]
+    for row in rows:
+        parts.append(summary(row.title, shown[row.title], figure.x[-1]))
+        diverged = [
+            f"{label} (seed {seed})" for (label, seed), run in found[row.title].items() if run.status == "diverged"
+        ]
+        parts += [f"Diverged: {', '.join(diverged)}.\n"] if diverged else []
+    return "\n".join(parts)
+
+
+def _where(rows: Sequence[Row]) -> str:
+    return rows[0].title.rpartition(", ")[0]
+
+
+def _table(path: Path, found: Mapping[str, Found]) -> None:
+    with open(path, "w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, ["experiment", "line", "seed", "status", *COLUMNS])
+        writer.writeheader()
+        for title, runs in found.items():
+            for (label, seed), run in runs.items():
+                told = {"experiment": title, "line": label, "seed": seed, "status": run.status}
+                writer.writerows(told | asdict(row) for row in run.history.rows)
+
+
+def _picture(picture: "Picture", path: Path) -> None:
+    """Write a picture with few colours, which are all that it has, so that it is small enough to be kept."""
+    from PIL import Image
+
+    drawn = io.BytesIO()
+    picture.savefig(drawn, dpi=DPI)
+    with Image.open(drawn) as image:
+        image.convert("RGB").quantize(COLOURS, Image.Quantize.MAXCOVERAGE).save(path, optimize=True)

@@ -1,0 +1,102 @@
+"""Making the runs of figures: those that are missing, several at a time, and what they will take."""
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from feddr.reproduce.costs import seconds
+from feddr.reproduce.figure import Row, Tables
+from feddr.reproduce.runs import Finished, Runs, digest
+from feddr.tune import Executor, Job, Record
+
+Found = Mapping[tuple[str, int], Finished]
+"""The runs of a row that are there, by line and seed."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is to be made.
+
+    Parameters
+    ----------
+    rows
+        Of each figure, by its name.
+    seeds
+        The first seed of everything comes first, so that what is cut short is even.
+    """
+
+    rows: Mapping[str, Sequence[Row]]
+    seeds: tuple[int, ...]
+    runs: Runs
+
+    def all_runs(self) -> dict[str, tuple[str, Row, Tables]]:
+        """Return (label, row, tables) of every run by its digest, so that none is made twice."""
+        found: dict[str, tuple[str, Row, Tables]] = {}
+        for seed in self.seeds:
+            for row in (row for rows in self.rows.values() for row in rows):
+                for _, label, tables in row.runs((seed,)):
+                    found.setdefault(digest(tables), (label, row, tables))
+        return found
+
+    def missing(self) -> dict[str, tuple[str, Row, Tables]]:
+        """Return those that are not there."""
+        return {key: run for key, run in self.all_runs().items() if self.runs.get(run[2]) is None}
+
+    def estimate(self, workers: int) -> float:
+        """Return the seconds that the missing runs will take, from what such runs took before."""
+        longest = total = 0.0
+        for _, row, tables in self.missing().values():
+            one = seconds(row.file, tables)
+            longest, total = max(longest, one), total + one
+        return max(longest, total / max(1, workers))
+
+    def found(self, row: Row) -> dict[tuple[str, int], Finished]:
+        """Return the runs of a row that are there."""
+        runs = ((label, seed, self.runs.get(tables)) for seed, label, tables in row.runs(self.seeds))
+        return {(label, seed): run for label, seed, run in runs if run is not None}
+
+
+def make(
+    plan: Plan,
+    executor: Executor,
+    notice: Callable[[Record], None] = lambda _: None,
+    stopping: Callable[[], bool] = lambda: False,
+) -> list[Record]:
+    """Make the missing runs, and return the records of those that came to nothing.
+
+    Parameters
+    ----------
+    executor
+        Who makes them: ``feddr.tune.Processes`` with ``worker.COMMAND``, or ``serial``.
+    notice
+        Told of each record.
+    stopping
+        Whether to begin no more; those under way are finished.
+    """
+
+    def jobs() -> Iterator[Job]:
+        for label, _, tables in plan.missing().values():
+            if stopping():
+                return
+            yield plan.runs.job(label, tables)
+
+    trouble = []
+    for record in executor(jobs()):
+        notice(record)
+        if record.status in ("refused", "failed"):
+            trouble.append(record)
+    return trouble
+
+
+def serial(jobs: Iterator[Job]) -> Iterator[Record]:
+    """Make one run after the other in this process."""
+    from feddr.reproduce.runs import execute
+
+    return map(execute, jobs)
+
+
+def in_words(time: float) -> str:
+    """Return seconds as a person says them."""
+    if math.isnan(time):
+        return "unknown"
+    return f"{math.ceil(time)} s" if time < 100 else f"{math.ceil(time / 60)} min"

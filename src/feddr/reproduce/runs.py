@@ -1,0 +1,152 @@
+"""Runs: one method with one seed each, kept under a digest of its settings, so that none is made twice.
+
+A figure that is drawn again, or goes on after it was interrupted, takes the runs that are there; two figures that need
+the same run share it.
+"""
+
+import csv
+import hashlib
+import json
+import math
+import os
+import time
+import traceback
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from feddr.config.labels import OWN, entries
+from feddr.history import COUNTERS, History, Row
+from feddr.tune.jobs import Job, Record, judge, record
+
+if TYPE_CHECKING:
+    from feddr.engines.rounds import Progress
+
+FORMAT = 1
+"""Part of every digest: higher when equal settings no longer give equal histories."""
+
+NAMES = ("name", "label", "tune")
+"""What a run is called does not change it."""
+
+
+def digest(tables: Mapping[str, Any]) -> str:
+    """Return the name of a run: equal for equal settings, whatever they are called.
+
+    Parameters
+    ----------
+    tables
+        An experiment with one algorithm and a seed.
+    """
+    (algorithm,) = entries(tables)
+    settings = {key: value for key, value in tables.items() if key not in NAMES}
+    settings["algorithm"] = {key: value for key, value in algorithm.items() if key not in ("label", *OWN)}
+    # A part of the algorithm's own stands in the place of the shared one, so that either way of writing it is the same.
+    settings |= {"sampling": {"name": "Full"}} if "sampling" not in settings else {}
+    settings |= {kind: algorithm[kind] for kind in OWN if kind in algorithm}
+    text = json.dumps([FORMAT, settings], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A run that has ended.
+
+    Parameters
+    ----------
+    status, reason
+        As in ``feddr.tune.Record``.
+    seconds
+        How long it took, on one core.
+    """
+
+    history: History
+    status: str
+    reason: str = ""
+    seconds: float = math.nan
+
+
+class Runs:
+    """A folder of runs.
+
+    Parameters
+    ----------
+    folder
+        Made when the first run is kept.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def get(self, tables: Mapping[str, Any]) -> Finished | None:
+        """Return the run with these settings, None where it is still to be made, or failed."""
+        path = self.folder / f"{digest(tables)}.json"
+        if not path.exists():
+            return None
+        try:
+            found = json.loads(path.read_text(encoding="utf-8"))
+            history = _read(path.with_suffix(".csv"))
+            seconds = math.nan if found["seconds"] is None else found["seconds"]
+            return Finished(history, found["status"], found["reason"], seconds)
+        except (OSError, TypeError, ValueError, KeyError) as error:
+            raise ValueError(f"{path} is not the record of a run ({error}); remove it to make the run again.") from None
+
+    def job(self, label: str, tables: Mapping[str, Any]) -> Job:
+        """Return the run as a job for the processes of ``feddr tune``."""
+        folder = {"folder": str(self.folder.absolute()), "digest": digest(tables)}
+        return Job(label, 0, int(tables["seed"]), folder, tables, "F", "last")
+
+
+def execute(job: Job) -> Record:
+    """Make a run on one thread, keep it, and return how it ended; what fails by accident is not kept."""
+    from feddr.config import build, parse, perform
+    from feddr.engines.rounds import DivergedError
+    from feddr.reproduce.keeping import keeping
+
+    history, began, wanted = History(), time.perf_counter(), 0
+
+    def callback(progress: "Progress") -> bool:
+        nonlocal wanted
+        wanted = progress.rounds
+        history.rows.extend([progress.row] if progress.row is not None else [])
+        return False
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # a run that diverges ends with an error, or its curves show it
+            config = parse({key: value for key, value in job.config.items() if key != "tune"})
+            problem, (run,) = build(config)
+            run = run._replace(algorithm=keeping(run.algorithm)) if config.personal else run
+            history = perform(config, problem, run, threads=1, callback=callback).history
+        found = judge(job, history.rows, wanted, "", {"seconds": time.perf_counter() - began})
+    except DivergedError as error:
+        spent = time.perf_counter() - began
+        found = record(job, "diverged", round=error.round, reason=str(error), seconds=spent)
+    except ValueError as error:
+        return record(job, "refused", reason=str(error), seconds=time.perf_counter() - began)
+    except Exception:
+        return record(job, "failed", reason=traceback.format_exc(), seconds=time.perf_counter() - began)
+    _keep(job, history, found)
+    return found
+
+
+def _keep(job: Job, history: History, found: Record) -> None:
+    """Write the history and then, as a whole, the record, which says that the history is there."""
+    folder, name = Path(job.settings["folder"]), job.settings["digest"]
+    folder.mkdir(parents=True, exist_ok=True)
+    history.to_csv(folder / f"{name}.csv")
+    told = {"label": job.algorithm, "status": found.status, "reason": found.reason, "seconds": found.seconds}
+    new = folder / f"{name}.json.{os.getpid()}"
+    new.write_text(json.dumps(told | {"config": dict(job.config)}, indent=1) + "\n", encoding="utf-8")
+    os.replace(new, folder / f"{name}.json")
+
+
+def _read(path: Path) -> History:
+    """Read a history, also one from before a column was added."""
+    rows = []
+    with open(path, newline="", encoding="utf-8") as file:
+        for line in csv.DictReader(file):
+            values: dict[str, Any] = {k: int(v) if k in COUNTERS else float(v) for k, v in line.items()}
+            rows.append(Row(**values))
+    return History(rows)

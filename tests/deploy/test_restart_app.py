@@ -1,0 +1,69 @@
+"""The server app killed and submitted again; a task that outlives its time."""
+
+import os
+import signal
+from collections.abc import Iterator
+
+import pytest
+
+from tests.deploy.faults import record
+from tests.deploy.harness import Federation, wait_for
+from tests.deploy.outcome import APP, counted_once, invariant, is_the_reference_run
+
+pytestmark = pytest.mark.deploy
+
+
+@pytest.fixture(scope="module")
+def federation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Federation]:
+    with Federation(tmp_path_factory.mktemp("app")) as started:
+        started.start_server()
+        started.start_nodes(range(2))
+        yield started
+
+
+def test_a_task_that_outlives_its_time_is_sent_again(federation: Federation) -> None:
+    (federation.node_state(0) / "faults").write_text("\nsleep 45")
+    federation.submit(APP, clients=2, feddr__rounds=2, feddr__name="late", feddr__ttl=40.0)
+    federation.wait_event("late", "error", 90)
+    folder = federation.run_folder("late")
+    assert invariant(folder) <= 1e-15
+    federation.wait_event("late", "end", 120)
+    log = federation.log("late")
+    assert {(line["client"], line["code"]) for line in log if line["event"] == "error"} == {(0, 3)}
+    is_the_reference_run(folder, 2, 2)
+    assert invariant(folder) <= 1e-15
+    counted_once(log, folder)
+    record(
+        21,
+        "an update that takes longer than the time to live",
+        "error 3",
+        "asked again, the late reply is dropped: the undisturbed run, to 1e-12",
+    )
+
+
+def test_a_killed_server_app_goes_on_when_it_is_submitted_again(federation: Federation) -> None:
+    (federation.node_state(1) / "faults").write_text("\nhold-before")
+    settings = {"clients": 2, "feddr__rounds": 3, "feddr__name": "app"}
+    first = federation.submit(APP, **settings)
+    wait_for((federation.node_state(1) / "held").exists, 90, "node 1 in its second update", federation.explain)
+    federation.wait_event("app", "accepted", 60, times=3)  # the other one's second update is in the books
+    (server_app,) = federation.processes("flwr-serverapp")
+    os.kill(server_app, signal.SIGKILL)
+    folder = federation.run_folder("app")
+    assert invariant(folder) <= 1e-15
+    (federation.node_state(1) / "release").touch()
+    second = federation.submit(APP, **settings)
+    assert second != first
+    federation.wait_event("app", "end", 150)
+    log = federation.log("app")
+    (resumed,) = [line for line in log if line["event"] == "resume"]
+    assert resumed["version"] == 1
+    is_the_reference_run(folder, 3, 2)
+    assert invariant(folder) <= 1e-15
+    counted_once(log, folder)
+    record(
+        40,
+        "kill -9 of the ServerApp in the midst of a round; the run submitted again under its name",
+        "`resume` at the version on the disk, with the round's uploads so far",
+        "the round goes on: the undisturbed run, to 1e-12",
+    )

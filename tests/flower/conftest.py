@@ -1,0 +1,14 @@
+"""What the deployment's tests share."""
+
+import pytest
+
+from feddr.flower import serving
+from tests.flower.federations import keep_compiled
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No pictures, no second compilation, and no waiting for the disk: ``test_flower_disk`` sees that it is asked."""
+    keep_compiled(monkeypatch)
+    monkeypatch.setattr(serving, "_save_picture", lambda *_: None)
+    monkeypatch.setattr("os.fsync", lambda _: None)

@@ -1,0 +1,100 @@
+"""The experiments of the paper: they parse, build, and say what they are."""
+
+from pathlib import Path
+
+import pytest
+
+from feddr import config as configs
+from feddr.config import ConfigError
+from feddr.reproduce import FIGURES, Experiment, Figure, Plan, Runs, digest, rows
+from feddr.reproduce.costs import seconds
+from feddr.tune import plan as search
+from tests.reproduce.made import TINY, experiments
+
+FOLDER = Path(__file__).parents[2] / "experiments" / "paper"
+TUNING = sorted(path for path in FOLDER.glob("tune-*.toml"))
+
+
+@pytest.mark.parametrize("quick", [False, True])
+@pytest.mark.parametrize("name", FIGURES)
+def test_every_run_of_every_figure_parses_without_data_files(name: str, quick: bool, tmp_path: Path) -> None:
+    made = rows(FIGURES[name], FOLDER, tmp_path, quick)
+    for row in made:
+        for _, _, tables in row.runs((7,)):
+            configs.parse(tables)
+            assert seconds(row.file, tables) > 0
+    assert len({row.title for row in made}) == len(made)
+
+
+def test_every_experiment_belongs_to_a_figure_or_is_a_search() -> None:
+    used = {file for figure in FIGURES.values() for experiment in figure.experiments for file in experiment.files}
+    assert {path.stem for path in FOLDER.glob("*.toml")} == used | {path.stem for path in TUNING}
+
+
+@pytest.mark.parametrize("path", TUNING, ids=lambda path: path.stem)
+def test_every_search_has_equal_budgets_and_no_reported_seed(path: Path) -> None:
+    from feddr.reproduce import SEEDS
+
+    found = search(configs.read(path))
+    assert not set(found.seeds) & set(SEEDS)
+
+
+@pytest.mark.parametrize("file", ["synthetic-00", "sampled-11", "digits", "composite-tuned", "async-digits"])
+def test_an_experiment_builds(file: str) -> None:
+    problem, runs = configs.build(configs.load(FOLDER / f"{file}.toml"))
+    assert problem.data.num_clients >= 20
+    assert all(run.local == runs[0].local for run in runs)
+
+
+def test_fedpd_sends_as_much_as_the_others_where_they_sample(tmp_path: Path) -> None:
+    for row in rows(FIGURES["sampled"], FOLDER, tmp_path):
+        rounds = {label: tables["rounds"] for label, tables in row.lines.items()}
+        assert 3 * rounds["FedPD (tuned)"] == rounds["FedAvg"]
+
+
+def test_figures_share_runs_that_are_the_same(tmp_path: Path) -> None:
+    plan = Plan(
+        {name: rows(FIGURES[name], FOLDER, tmp_path) for name in ("synthetic", "sampled")}, (7,), Runs(tmp_path)
+    )
+    alone = [Plan({name: plan.rows[name]}, (7,), plan.runs) for name in plan.rows]
+    assert len(plan.all_runs()) < sum(len(one.all_runs()) for one in alone)
+
+
+def test_a_digest_is_of_settings_not_of_names() -> None:
+    tables = {"name": "a", "seed": 1, "rounds": 3, "algorithm": [{"name": "FedAvg", "label": "one"}]}
+    other = {"name": "b", "seed": 1, "rounds": 3, "algorithm": [{"name": "FedAvg", "sampling": {"name": "Full"}}]}
+    assert digest(tables) == digest(other)
+    assert digest(tables) != digest({**tables, "seed": 2})
+    assert digest(tables) != digest({**tables, "algorithm": [{"name": "FedProx", "mu": 1.0}]})
+
+
+def test_the_data_that_are_there_decide(tmp_path: Path) -> None:
+    assert rows(FIGURES["femnist"], FOLDER, tmp_path)[0].file == "digits"
+    (tmp_path / "mnist").mkdir()
+    (tmp_path / "mnist" / "mnist_writers.npz").touch()
+    (row,) = rows(FIGURES["femnist"], FOLDER, tmp_path)
+    assert row.file == "writers"
+    assert row.title.startswith("MNIST by writer")
+    assert row.lines["FedAvg"]["data"]["data_dir"] == str(tmp_path / "mnist")
+    (tmp_path / "femnist" / "train").mkdir(parents=True)
+    assert rows(FIGURES["femnist"], FOLDER, tmp_path)[0].file == "femnist"
+
+
+def test_data_that_are_not_there_are_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="None of the data of writers is there; give --data-dir"):
+        rows(Figure("f", "", "", (Experiment(("writers",)),)), FOLDER, tmp_path)
+
+
+def test_a_key_that_varies_names_the_lines(tmp_path: Path) -> None:
+    text = (experiments(tmp_path) / "tiny.toml").read_text().replace('[[algorithm]]\nname = "FedAvg"\n', "")
+    experiments(tmp_path, text)
+    (row,) = rows(Figure("f", "", "", (Experiment(("tiny",), "local.lr", (0.1, 0.01)),)), tmp_path, None)
+    assert {label: tables["local"]["lr"] for label, tables in row.lines.items()} == {"lr = 0.1": 0.1, "lr = 0.01": 0.01}
+
+
+def test_estimates_add_up(tmp_path: Path) -> None:
+    made = rows(FIGURES["composite"], FOLDER, tmp_path)
+    plan = Plan({"composite": made}, (7, 14), Runs(tmp_path))
+    each = [seconds(row.file, tables) for _, row, tables in plan.missing().values()]
+    assert plan.estimate(2) == pytest.approx(sum(each) / 2)
+    assert rows(TINY, experiments(tmp_path), None)[0].title == "tiny"
