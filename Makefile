@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help run test lint types tests test-deploy fault-table bench reproduce format clean
+.PHONY: help run test lint types tests test-slow test-deploy fault-table test-reliability bench reproduce format clean
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -31,6 +31,9 @@ types: .venv/ready  ## mypy, strict
 tests: .venv/ready  ## the test suite
 	@FEDDR_COMPILATION_CACHE="$(CURDIR)/.pytest_cache/compiled" $(BIN)/python -m pytest -n auto
 
+test-slow: .venv/ready  ## the tests that start processes, sync disks or search, about ten minutes
+	@FEDDR_COMPILATION_CACHE="$(CURDIR)/.pytest_cache/compiled" $(BIN)/python -m pytest -n auto -m slow
+
 test-deploy: .venv/ready  ## kills, restarts, intruders: real SuperLinks and SuperNodes, about six minutes
 	@rm -rf .pytest_cache/faults
 	@FEDDR_COMPILATION_CACHE="$(CURDIR)/.pytest_cache/compiled" FEDDR_FAULTS="$(CURDIR)/.pytest_cache/faults" \
@@ -39,6 +42,12 @@ test-deploy: .venv/ready  ## kills, restarts, intruders: real SuperLinks and Sup
 
 fault-table: .venv/ready  ## put the faults that the last test-deploy has seen into docs/DEPLOYMENT.md
 	@$(BIN)/python -m tests.deploy.faults .pytest_cache/faults --write
+
+test-reliability: .venv/ready  ## kills, damaged checkpoints, full disks, 100,000 rounds: about five minutes
+	@rm -rf .pytest_cache/reliability
+	@FEDDR_COMPILATION_CACHE="$(CURDIR)/.pytest_cache/compiled" FEDDR_FAULTS="$(CURDIR)/.pytest_cache/reliability" \
+	  $(BIN)/python -m pytest tests/reliability -m "" -n 2
+	@$(BIN)/python -m tests.reliability.faults .pytest_cache/reliability $(FAULTS)
 
 bench: .venv/ready  ## feddr beside its peers, scaling and roofline, half an hour or more; BENCH=--quick for some minutes
 	@$(BIN)/python benchmarks/bench.py $(BENCH)

@@ -8,6 +8,17 @@ import pytest
 
 from feddr import FederatedData
 
+SLOW = ("deploy", "flower", "reliability", "reproduce", "tune")
+"""Folders of tests that start processes, sync disks or search for many small runs."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests of the slow folders, which ``make test-slow`` runs."""
+    for item in items:
+        own = any(item.get_closest_marker(name) for name in ("deploy", "reliability"))
+        if not own and item.path.parent.name in SLOW:
+            item.add_marker("slow")
+
 
 @pytest.fixture
 def x64() -> Iterator[None]:

@@ -29,7 +29,9 @@ def test_a_task_that_outlives_its_time_is_sent_again(federation: Federation) -> 
     assert invariant(folder) <= 1e-15
     federation.wait_event("late", "end", 120)
     log = federation.log("late")
-    assert {(line["client"], line["code"]) for line in log if line["event"] == "error"} == {(0, 3)}
+    errors = {(line["client"], line["code"]) for line in log if line["event"] == "error"}
+    assert (0, 3) in errors
+    assert {code for _, code in errors} == {3}, "on a busy machine the other one may be late, too"
     is_the_reference_run(folder, 2, 2)
     assert invariant(folder) <= 1e-15
     counted_once(log, folder)

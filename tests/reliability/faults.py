@@ -13,12 +13,12 @@ BEGIN, END = "<!-- faults: written by make test-reliability -->", "<!-- end of f
 TITLES = ("fault, done for real", "tried", "survived", "lost", "seen")
 
 
-def record(order: int, fault: str, tried: int, survived: int, seen: str) -> None:
-    """Print a row, and write it down if somebody collects them; ``order`` is its place in the table."""
+def record(order: int | None, fault: str, tried: int, survived: int, seen: str) -> None:
+    """Print a row, and write it down if somebody collects them; ``order`` is its place in the table, if it has one."""
     row = [fault, str(tried), str(survived), str(tried - survived), seen]
     print(" | ".join(row))
     folder = os.environ.get("FEDDR_FAULTS")
-    if folder:
+    if folder and order is not None:
         Path(folder).mkdir(parents=True, exist_ok=True)
         (Path(folder) / f"{order:02d}.json").write_text(json.dumps(row), encoding="utf-8")
 

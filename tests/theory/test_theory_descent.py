@@ -17,7 +17,7 @@ from feddr.theory import Gammas, asynchronous, synchronous
 
 Vector = NDArray[np.float64]
 unit = st.floats(0.02, 0.98)
-ROUNDING = 1e-11
+ROUNDING = 1e-10
 curvature = st.sampled_from([-1.0, -0.5, 0.0, 0.5, 1.0])
 some = settings(max_examples=60, deadline=None)
 
