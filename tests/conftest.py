@@ -2,11 +2,17 @@
 
 from collections.abc import Iterator
 
+import hypothesis
 import jax
 import numpy as np
 import pytest
 
 from feddr import FederatedData
+
+# The same examples in every run, so that a failure comes from a change; --hypothesis-profile=explore draws others.
+hypothesis.settings.register_profile("same", derandomize=True)
+hypothesis.settings.register_profile("explore", derandomize=False)
+hypothesis.settings.load_profile("same")
 
 SLOW = ("deploy", "flower", "reliability", "reproduce", "tune")
 """Folders of tests that start processes, sync disks or search for many small runs."""

@@ -79,13 +79,13 @@ def test_subproblems_without_prescribed_steps_do_not_pay_for_g() -> None:
     programs = []
     for g in (None, feddr.prox.L1(0.1), feddr.prox.Nuclear(0.1, mask=feddr.prox.leave("bias"))):
         compiled = clients(problem(g), ALONE)
-        programs.append(compiled._one.lower(*compiled._arguments(task)))
+        programs.append(compiled._one.lower(*compiled.alone(task)))
     assert programs[0].as_text() == programs[1].as_text() == programs[2].as_text()
     assert len(tree.leaves(programs[0].out_info)) == len(tree.leaves(x)) + 2  # x, steps, error
 
     with_g = clients(problem(feddr.prox.L1(0.1)), ALONE)
     composite = task._replace(sub=Subproblem(x, x, 2.0, x, descent=Proximal()))
-    assert with_g._one.lower(*with_g._arguments(composite)).as_text() != programs[0].as_text()
+    assert with_g._one.lower(*with_g.alone(composite)).as_text() != programs[0].as_text()
 
 
 @pytest.mark.parametrize("engine", [feddr.simulate, feddr.reference])

@@ -92,7 +92,8 @@ class FedDR:
         return Client(x=xbar, y=xbar, xhat=tree.zeros_like(xbar))  # the server counts nothing for it yet
 
     def subproblem(self, c: Client, xbar: Tree) -> Subproblem:
-        y = tree.axpy(float(self.alpha), tree.sub(xbar, c.x), c.y)
+        alpha = float(self.alpha)
+        y = tree.map(lambda y, xbar, x: alpha * (xbar - x) + y, c.y, xbar, c.x)
         return Subproblem(start=c.x, center=y, eta=float(self.eta))
 
     def finish(self, c: Client, xbar: Tree, sub: Subproblem, solution: Solution) -> tuple[Client, Tree]:

@@ -176,7 +176,7 @@ class Arrivals:
         self.run.commit(job.client, answer)
 
     def _aggregate(self) -> bool:
-        self.run.aggregate(self.buffer, self.version + 1)
+        self.run.aggregate(common.gather(self.buffer), self.version + 1)
         self.buffer, self.message = [], None
         self.version += 1
         self.schedule.record.made(self.version, self.schedule.time)

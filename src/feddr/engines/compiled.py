@@ -122,11 +122,15 @@ class CompiledClients:
 
     def solve(self, tasks: Sequence[Task]) -> list[Solution]:
         """Solve the subproblems of clients that share a call."""
-        arguments = [self._arguments(task) for task in tasks]
         with precision.scope(self.dtype):
             if self.plan.shares(self._load(tasks[0].client)):
-                return self._shared(arguments)
-            return [tree.map(np.asarray, self._one(*arguments[0]))]
+                return self._shared(tasks)
+            return [tree.map(np.asarray, self._one(*self.alone(task))) for task in tasks]
+
+    def alone(self, task: Task) -> Arguments:
+        """Return the arguments of a call for one client."""
+        one: Arguments = tree.map(lambda a: a[0], self._stacked([task], places=1))
+        return one if self.samples is None else one._replace(samples=self.samples)
 
     def curvature(self, client: int, eta: float) -> Curvature:
         """Return bounds on the Hessian of f_i, the problem's own or an estimate at x^0, that make phi convex."""
@@ -147,7 +151,8 @@ class CompiledClients:
     def curvature_at(self, client: int, x: Tree) -> Curvature:
         """Return the least and the largest eigenvalue of the Hessian of f_i at x."""
         x = tree.cast(x, self.dtype)
-        samples, rows = self._rows(client)
+        samples = self._samples(client) if self.samples is None else self.samples
+        rows = Rows(np.int32(self._first(client)), np.int32(self.sizes[client]))
 
         def product(v: Tree) -> Tree:
             with precision.scope(self.dtype):
@@ -161,43 +166,50 @@ class CompiledClients:
         work = float(steps * (self.local.batch_size or size) * self._parameters)
         return Load(client, (_capacity(steps), _capacity(size) if self.samples is None else 0), work)
 
-    def _arguments(self, task: Task) -> Arguments:
-        if task.sub.descent is not None:
-            descent.length(self.local)  # refuses a solver that cannot take these steps, before anything is compiled
-        samples, rows = self._rows(task.client)
-        steps = self.local.num_steps(int(rows.size))
-        curvature = self.curvature(task.client, task.sub.eta) if self.local.certified else Curvature()
-        batches = self.local.batches(int(rows.size), task.rng)
-        if batches is not None:
-            capacity = _capacity(steps)
-            batch = np.zeros((capacity, batches.rows.shape[1]), np.int32)
-            used = np.ones(capacity, np.int32)
-            np.add(batches.rows, rows.start, out=batch[:steps])
-            used[:steps] = batches.used
-            rows = rows._replace(batch=batch, used=used)
-        sub, facts = task.sub, Facts(curvature, task.round, float(task.probability))
-        return Arguments(sub.start, samples, sub._replace(start=None), rows, np.int32(steps), facts)
+    def _stacked(self, tasks: Sequence[Task], places: int) -> Arguments:
+        """Return the arguments of several clients, each an entry of each array; places left over do no steps."""
+        start, size, steps = np.zeros((3, places), np.int32)
+        batch = used = None
+        for j, task in enumerate(tasks):
+            if task.sub.descent is not None:
+                descent.length(self.local)  # refuses a solver that cannot take these steps, before a compilation
+            start[j], size[j] = self._first(task.client), self.sizes[task.client]
+            steps[j] = count = self.local.num_steps(int(size[j]))
+            batches = self.local.batches(int(size[j]), task.rng)
+            if batches is None:
+                continue
+            if batch is None or used is None:
+                batch = np.zeros((places, _capacity(count), batches.rows.shape[1]), np.int32)
+                used = np.ones(batch.shape[:2], np.int32)
+            np.add(batches.rows, start[j], out=batch[j, :count])
+            used[j, :count] = batches.used
+        sub = _stack([task.sub for task in tasks], places)
+        samples = _stack([self._samples(task.client) for task in tasks], places) if self.samples is None else None
+        facts = _stack([self._facts(task) for task in tasks], places)
+        return Arguments(sub.start, samples, sub._replace(start=None), Rows(start, size, batch, used), steps, facts)
 
-    def _shared(self, arguments: list[Arguments]) -> list[Solution]:
-        """Solve several subproblems in one call, whose places left over have no rows and do no steps."""
-        rest = arguments[-1]._replace(steps=np.int32(0))
-        rest = rest._replace(rows=rest.rows._replace(size=np.int32(0)))
-        if self.samples is not None:  # all clients have the same, on the device
-            arguments = [one._replace(samples=None) for one in arguments]
-            rest = rest._replace(samples=None)
-        filled = arguments + [rest] * (self.plan.width - len(arguments))
-        stacked: Arguments = tree.map(lambda *leaves: np.stack(leaves), *filled)
+    def _shared(self, tasks: Sequence[Task]) -> list[Solution]:
+        """Solve several subproblems in one call."""
+        stacked = self._stacked(tasks, self.plan.width)
         solutions = self._several(stacked.start, self.samples, stacked._replace(start=None))
-        solutions = tree.map(np.asarray, solutions)
+        leaves, structure = jax.tree.flatten(solutions)
+        arrays = [np.asarray(leaf) for leaf in leaves]
         # Copies, so that a client's state does not keep those of all others alive.
-        return [tree.map(lambda a, j=j: a[j].copy(), solutions) for j in range(len(arguments))]
+        return [jax.tree.unflatten(structure, [a[j].copy() for a in arrays]) for j in range(len(tasks))]
 
-    def _rows(self, client: int) -> tuple[Tree, Rows]:
-        data, size = self.problem.data, np.int32(self.sizes[client])
-        if self.samples is not None:
-            return self.samples, Rows(np.int32(data.train.offsets[client]), size)
-        samples = precision.samples(data.client(client), self.dtype)
-        return tree.map(lambda a: _pad(a, _capacity(int(size))), samples), Rows(np.int32(0), size)
+    def _facts(self, task: Task) -> Facts:
+        curvature = self.curvature(task.client, task.sub.eta) if self.local.certified else Curvature()
+        return Facts(curvature, task.round, float(task.probability))
+
+    def _first(self, client: int) -> int:
+        """Return the first row of a client in ``samples``, or in what it makes itself."""
+        return 0 if self.samples is None else int(self.problem.data.train.offsets[client])
+
+    def _samples(self, client: int) -> Tree:
+        """Return the samples of a client that makes them on demand, with rows left over."""
+        samples = precision.samples(self.problem.data.client(client), self.dtype)
+        capacity = _capacity(int(self.sizes[client]))
+        return tree.map(lambda a: _pad(a, capacity), samples)
 
 
 def _capacity(steps: int) -> int:
@@ -206,6 +218,12 @@ def _capacity(steps: int) -> int:
     while capacity < steps:
         capacity *= 16
     return capacity
+
+
+def _stack(trees: list[Tree], places: int) -> Any:
+    """Return a tree whose leaves hold those of the trees, one after the other, and the last one in places left over."""
+    filled = [*trees, *trees[-1:] * (places - len(trees))]
+    return tree.map(lambda *leaves: np.array(leaves), *filled)  # np.stack would be slower
 
 
 def _pad(rows: NDArray[Any], capacity: int) -> NDArray[Any]:

@@ -68,7 +68,7 @@ def growth(run: "Run") -> None:
 
 def _first_bad_step(clients: CompiledClients, task: Task, total: int) -> int | None:
     """Return how many steps it takes to leave the finite numbers, by bisection: there is no way back from a NaN."""
-    arguments = clients._arguments(task)
+    arguments = clients.alone(task)
 
     def bad(steps: int) -> bool:
         with precision.scope(clients.dtype):

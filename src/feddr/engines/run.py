@@ -1,6 +1,5 @@
 """A run under way: what the compiled engines share, whatever their clock."""
 
-import itertools
 import math
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -10,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from feddr import tree
-from feddr.algorithms import Algorithm
+from feddr.algorithms import Algorithm, Uploads
 from feddr.engines import diagnose, pack
 from feddr.engines import rounds as common
 from feddr.engines.compiled import CompiledClients, Task
@@ -98,6 +97,7 @@ class Run:
         self.state = State(algorithm.server(tree.cast(self.x0, np.float64)), ClientStore(client_memory))
         self.history = History()
         self.skipped_in_a_row = 0
+        self._upload_bytes = 0
 
     def message(self) -> Tree:
         """Return what the server sends now."""
@@ -132,16 +132,19 @@ class Run:
         taken: list[tuple[Job, Answer]] = []
         left_out: list[tuple[Job, Answer]] = []
 
-        def uploads() -> Iterator[Accepted]:
+        def arriving() -> Iterator[Accepted]:
             for job, pending in zip(jobs, self.submit(jobs), strict=True):
-                answer = pending.result()
-                if self.usable(job, answer, good=k - 1):
-                    taken.append((job, answer))
-                    yield self.weigh(job.client, answer)
-                else:
-                    left_out.append((job, answer))
+                taken.append((job, pending.result()))
+                yield self.weigh(job.client, taken[-1][1])
 
-        self.aggregate(uploads(), k, good=k - 1)
+        gathered = common.gather(arriving()) if jobs else None
+        if gathered is not None and not common.finite(gathered.sum):
+            found, taken = taken, []
+            for job, answer in found:
+                (taken if self.usable(job, answer, good=k - 1) else left_out).append((job, answer))
+            gathered = common.gather(self.weigh(job.client, answer) for job, answer in taken) if taken else None
+        if gathered is not None:
+            self.aggregate(gathered, k, good=k - 1)
         for job, answer in taken:
             self.commit(job.client, answer)
         for job, answer in left_out:
@@ -168,7 +171,9 @@ class Run:
         state = self.state
         state.clients[i] = answer.client
         state.updates[i] = state.updates.get(i, 0) + 1
-        state.prox_error = float(np.fmax(state.prox_error, answer.solution.error))
+        error = float(answer.solution.error)
+        if not error <= state.prox_error and not math.isnan(error):
+            state.prox_error = error
         self.skipped_in_a_row = 0
         self._sent(answer)
 
@@ -186,17 +191,13 @@ class Run:
             )
 
     def _sent(self, answer: Answer) -> None:
-        self.state.bytes_up += common.wire_bytes(answer.upload, self.dtype)
+        self._upload_bytes = self._upload_bytes or common.wire_bytes(answer.upload, self.dtype)  # the same for all
+        self.state.bytes_up += self._upload_bytes
         self.state.local_steps += int(answer.solution.steps)
 
-    def aggregate(self, uploads: Iterable[Accepted], k: int, good: int | None = None) -> None:
-        """Let the server compute in round k, if there is anything to compute with."""
-        found = iter(uploads)
-        first = next(found, None)
-        if first is None:
-            return
-        gathered = common.gather(itertools.chain([first], found))
-        server = self.algorithm.aggregate(self.state.server, gathered, self.prox)
+    def aggregate(self, uploads: Uploads, k: int, good: int | None = None) -> None:
+        """Let the server compute in round k."""
+        server = self.algorithm.aggregate(self.state.server, uploads, self.prox)
         if not common.finite(server.xbar):
             raise DivergedError(
                 f"xbar is not finite after round {k}, though all uploads were. They are too large to add up, or "
