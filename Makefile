@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help run test lint types tests test-slow test-deploy fault-table test-reliability bench reproduce format clean
+.PHONY: help run test lint types tests test-slow test-deploy fault-table test-reliability test-modules bench reproduce format clean
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -48,6 +48,10 @@ test-reliability: .venv/ready  ## kills, damaged checkpoints, full disks, 100,00
 	@FEDDR_COMPILATION_CACHE="$(CURDIR)/.pytest_cache/compiled" FEDDR_FAULTS="$(CURDIR)/.pytest_cache/reliability" \
 	  $(BIN)/python -m pytest tests/reliability -m "" -n 2
 	@$(BIN)/python -m tests.reliability.faults .pytest_cache/reliability $(FAULTS)
+
+test-modules: .venv/ready  ## models of PyTorch, flax and equinox, which are installed first, about two minutes
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[modules]'
+	@FEDDR_COMPILATION_CACHE="$(CURDIR)/.pytest_cache/compiled" $(BIN)/python -m pytest -n 0 tests/modules
 
 bench: .venv/ready  ## feddr beside its peers, scaling and roofline, half an hour or more; BENCH=--quick for some minutes
 	@$(BIN)/python benchmarks/bench.py $(BENCH)

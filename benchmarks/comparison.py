@@ -30,7 +30,7 @@ def measure(quick: bool, runners: Sequence[Runner], workloads: Sequence[Workload
         for workload in workloads:
             stem = workload.write(folder)
             for repetition in range(repetitions):
-                for runner in runners:
+                for runner in runners if repetition == 0 else [runner for runner in runners if runner.quick]:
                     settings = json.loads(stem.with_suffix(".json").read_text())
                     settings |= {"threads": THREADS, "warmup": warmup, "seconds": seconds}
                     stem.with_suffix(".json").write_text(json.dumps(settings | {"algorithm": runner.algorithm}))

@@ -20,7 +20,7 @@ Result = dict[str, Any]
 
 @dataclass(frozen=True)
 class Runner:
-    """A peer in one configuration; ``quick`` says whether a quick run includes it."""
+    """A peer in one configuration; one that is not ``quick`` is left out of quick runs, and run once in others."""
 
     name: str
     environment: str

@@ -6,11 +6,14 @@ Any pair of such functions is a model; these are the ones that the experiments u
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
+from feddr import limits
 from feddr.dense import dense
 from feddr.tree import Tree
 
@@ -107,6 +110,77 @@ def mlp(sizes: Sequence[int], activation: str = "relu") -> Model:
     return Model(init, apply, num_outputs=sizes[-1])
 
 
+def from_flax(module: Any, example: ArrayLike) -> Model:
+    """Return a module of flax.linen as a model.
+
+    Parameters
+    ----------
+    example
+        Some rows of features, which fix the shapes: ``data.train.samples["x"][:1]``.
+
+    Notes
+    -----
+    Parameters are all that is trained and sent. A module with other variables, such as the ``batch_stats`` of
+    BatchNorm, is refused: use LayerNorm or GroupNorm.
+    """
+    rows = np.asarray(example, np.float32)
+
+    def init(seed: int) -> Tree:
+        variables = dict(module.init(jax.random.key(seed), rows))
+        params = variables.pop("params", {})
+        if variables:
+            raise ValueError(
+                f"feddr trains parameters alone, the module also has {', '.join(variables)}; use LayerNorm, "
+                "GroupNorm or another layer without variables of its own."
+            )
+        return jax.tree.map(np.asarray, params)
+
+    def apply(params: Tree, x: jax.Array) -> jax.Array:
+        outputs: jax.Array = module.apply({"params": params}, x)
+        return outputs
+
+    return Model(init, apply, _num_outputs(apply, init, rows))
+
+
+def from_equinox(build: Callable[[Any], Any], example: ArrayLike) -> Model:
+    """Return a module of equinox as a model.
+
+    Parameters
+    ----------
+    build
+        From a JAX key to the module, which maps one row: ``lambda key: eqx.nn.MLP(60, 10, 32, 1, key=key)``.
+    example
+        Some rows of features, which fix the shapes: ``data.train.samples["x"][:1]``.
+
+    Notes
+    -----
+    Arrays of real numbers are parameters; everything else in the module stays as ``build`` made it for the key 0.
+    """
+    import equinox
+
+    rows = np.asarray(example, np.float32)
+    _, static = equinox.partition(build(jax.random.key(0)), equinox.is_inexact_array)
+
+    def init(seed: int) -> Tree:
+        params, _ = equinox.partition(build(jax.random.key(seed)), equinox.is_inexact_array)
+        return jax.tree.map(np.asarray, params)
+
+    def apply(params: Tree, x: jax.Array) -> jax.Array:
+        return jax.vmap(equinox.combine(params, static))(x)
+
+    return Model(init, apply, _num_outputs(apply, init, rows))
+
+
+def _num_outputs(apply: Callable[..., jax.Array], init: Callable[[int], Tree], rows: NDArray[Any]) -> int:
+    """Return the number of scores for each row, 0 where there is one number."""
+    shape = jax.eval_shape(apply, init(0), rows).shape
+    if len(shape) not in (1, 2) or shape[0] != len(rows):
+        raise ValueError(f"A model must return a number or a row of scores for each of {len(rows)} rows, got {shape}.")
+    return shape[1] if len(shape) == 2 else 0
+
+
 def _check_sizes(sizes: Sequence[int]) -> None:
     if not all(isinstance(size, int) and size > 0 for size in sizes):
         raise ValueError(f"The widths of a model must be positive whole numbers, got {list(sizes)}.")
+    parameters = sum((inputs + 1) * outputs for inputs, outputs in itertools.pairwise((*sizes, 1)))
+    limits.check_memory(f"A model with the widths {list(sizes)}", 8 * parameters * limits.COPIES, "take smaller widths")

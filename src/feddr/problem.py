@@ -135,17 +135,7 @@ class Problem:
     @cached_property
     def client_weights(self) -> NDArray[np.float64]:
         """The weights w_i, summing to one."""
-        n = self.data.num_clients
-        if isinstance(self.weights, str):
-            if self.weights not in ("uniform", "samples"):
-                raise ValueError(f'weights must be "uniform", "samples" or one number a client, got {self.weights!r}.')
-            sizes = self.data.sizes.astype(np.float64)
-            return np.full(n, 1.0 / n) if self.weights == "uniform" else sizes / sizes.sum()
-        given = np.asarray(self.weights, dtype=np.float64)
-        if given.shape != (n,) or not np.all(np.isfinite(given)) or np.any(given <= 0):
-            raise ValueError(f"weights must be {n} positive numbers, one a client, got {given.tolist()}.")
-        weights: NDArray[np.float64] = given / given.sum()
-        return weights
+        return client_weights(self.weights, self.data)
 
     @cached_property
     def sample_weights(self) -> NDArray[np.float64]:
@@ -186,9 +176,20 @@ class Problem:
             value, gradient = self._mean_loss(x, precision.samples(self.data.client(i), dtype))
             return float(value), tree.map(np.asarray, gradient)
 
+    def mean_gradient(self, x: Tree, batch: Any) -> Tree:
+        """Return the gradient at x of the mean loss over a batch, in the precision that JAX is set to."""
+        return self._mean_loss(x, batch)[1]
+
     def gradient_mapping(self, x: Tree, eta: float = 1.0) -> Tree:
         """Return G_eta(x) = (x - prox_{eta g}(x - eta grad f(x))) / eta, which vanishes at stationary points only."""
         return gradient_mapping(self.regulariser, x, self.gradient(x), eta)
+
+    def accuracy(self, x: Tree, part: Part | None) -> float:
+        """Return the share of samples that are predicted rightly; NaN where there are none, or nobody can say."""
+        if part is None or not part.num_samples or self.correct is None:
+            return float("nan")
+        with precision.scope(_dtype(x)):
+            return float(jnp.mean(self.correct(x, precision.samples(part.samples, _dtype(x)))))
 
     @cached_property
     def _mean_loss(self) -> Callable[[Tree, Any], tuple[jax.Array, Tree]]:
@@ -221,6 +222,21 @@ class Problem:
                     f"{name} must return one value for each sample, for {rows} samples it returned shape {shape}; "
                     "do not average over the batch."
                 )
+
+
+def client_weights(weights: str | ArrayLike, data: FederatedData) -> NDArray[np.float64]:
+    """Return the weights w_i that ``Problem`` describes, summing to one."""
+    n = data.num_clients
+    if isinstance(weights, str):
+        if weights not in ("uniform", "samples"):
+            raise ValueError(f'weights must be "uniform", "samples" or one number a client, got {weights!r}.')
+        sizes = data.sizes.astype(np.float64)
+        return np.full(n, 1.0 / n) if weights == "uniform" else sizes / sizes.sum()
+    given = np.asarray(weights, dtype=np.float64)
+    if given.shape != (n,) or not np.all(np.isfinite(given)) or np.any(given <= 0):
+        raise ValueError(f"weights must be {n} positive numbers, one a client, got {given.tolist()}.")
+    scaled: NDArray[np.float64] = given / given.sum()
+    return scaled
 
 
 def gradient_mapping(g: Regulariser, x: Tree, gradient: Tree, eta: float) -> Tree:

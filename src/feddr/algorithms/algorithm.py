@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
+from feddr.data import FederatedData
 from feddr.local import Solution, Subproblem
-from feddr.problem import Problem
-from feddr.prox import Zero
+from feddr.prox import Regulariser, Zero
 from feddr.sampling import Full, Sampling
 from feddr.tree import Tree
 
@@ -112,13 +112,25 @@ class Deployable(Algorithm, Protocol):
         """Return how far the server's memory is from sum_i w_i counted_i; 0 where it remembers nothing."""
 
 
-def check(algorithm: Algorithm, problem: Problem, sampling: Sampling) -> None:
+class Posed(Protocol):
+    """What the rules depend on of a problem, in whatever library its loss is written."""
+
+    @property
+    def data(self) -> FederatedData:
+        """The samples of each client."""
+
+    @property
+    def regulariser(self) -> Regulariser:
+        """The regulariser g."""
+
+
+def check(algorithm: Algorithm, problem: Posed, sampling: Sampling) -> None:
     """Refuse a regulariser or a sampling scheme that the algorithm cannot handle."""
     name = type(algorithm).__name__
     sampling.check(problem.data.num_clients)
     if not algorithm.composite and not isinstance(problem.regulariser, Zero):
         raise ValueError(
-            f"{name} has no composite step, got g={problem.g}; use FedDR, FedMid or FedDualAvg, or g=None."
+            f"{name} has no composite step, got g={problem.regulariser}; use FedDR, FedMid or FedDualAvg, or g=None."
         )
     if not algorithm.partial and not isinstance(sampling, Full):
         raise ValueError(f"{name} needs every client in every round, got {sampling}; use FedDR, or Full().")

@@ -1,24 +1,21 @@
 """The reference: the same rules in plain loops, one client and one batch at a time. Slow, and obviously right."""
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jax.flatten_util import ravel_pytree
 
 from feddr import precision as precisions
 from feddr import tree
 from feddr.algorithms import Algorithm, Uploads, check
 from feddr.engines import rounds as common
+from feddr.engines.plain import Differentiable, PlainClients
 from feddr.engines.result import Result
 from feddr.engines.rounds import Callback, Progress, State
 from feddr.history import History, Row
-from feddr.local import Curvature, Facts, LocalSolver, Solution, Subproblem, descent
-from feddr.problem import Problem
+from feddr.local import LocalSolver
 from feddr.sampling import Full, Sampling
 
 
 def reference(
-    problem: Problem,
+    problem: Differentiable,
     algorithm: Algorithm,
     *,
     local: LocalSolver,
@@ -29,7 +26,7 @@ def reference(
     evaluate_every: int = 10,
     callback: Callback | None = None,
 ) -> Result:
-    """Do what ``simulate`` does, step by step; the arguments are the same."""
+    """Do what ``simulate`` does, step by step; the arguments are the same, but a problem may be PyTorch's, too."""
     sampling = Full() if sampling is None else sampling
     common.check_settings(rounds, evaluate_every, seed)
     check(algorithm, problem, sampling)
@@ -37,43 +34,12 @@ def reference(
     n, w, g = problem.data.num_clients, problem.client_weights, problem.regulariser
     p = sampling.probabilities(n)
     x0 = tree.cast(problem.init, dtype)
+    clients = PlainClients(problem, local, dtype)
     state, history = State(server=algorithm.server(tree.cast(x0, np.float64))), History()
-    gradient = jax.jit(jax.grad(lambda x, batch: jnp.mean(problem.loss(x, batch))))
 
     def prox(x: tree.Tree, eta: float) -> tree.Tree:
         with precisions.scope(np.float64):
             return tree.map(np.asarray, g.prox(x, eta))
-
-    def curvature(i: int, samples: tree.Tree) -> Curvature:
-        known = problem.known_curvature(i)
-        if known is not None:
-            return Curvature(*known)
-        flat, restore = ravel_pytree(x0)
-        hessian = jax.hessian(lambda v: jnp.mean(problem.loss(restore(v), samples)))(flat)
-        eigenvalues = np.linalg.eigvalsh(hessian)
-        return Curvature(float(eigenvalues[0]), float(eigenvalues[-1]))
-
-    def solve(k: int, i: int, sub: Subproblem) -> Solution:
-        samples = precisions.samples(problem.data.client(i), dtype)
-        size = len(next(iter(samples.values())))
-        batches = local.batches(size, common.client_rng(seed, i, state.updates.get(i, 0)))
-        facts = Facts(curvature(i, samples) if local.certified else Curvature(), k, p[i])
-        progress = local.init(sub, facts)
-        lr = 0.0 if sub.descent is None else descent.length(local)
-        gradients = []
-        for t in range(local.num_steps(size)):
-            if progress.done:
-                break
-            rows = np.arange(size) if batches is None else batches.rows[t][: batches.used[t]]
-            x = progress.point if sub.descent is None else sub.descent.model(progress.point, t * lr, g.prox)
-            gradients.append(gradient(x, {name: array[rows] for name, array in samples.items()}))
-            progress = local.step(progress, sub.gradient(x, gradients[-1]))
-            if sub.descent is not None:
-                progress = progress._replace(point=sub.descent.follow(progress.point, lr, g.prox))
-        mean = tree.map(lambda *steps: np.mean(steps, axis=0, dtype=dtype), *gradients)
-        if sub.probe is not None:
-            mean = tree.cast(gradient(sub.probe, samples), dtype)
-        return Solution(tree.cast(progress.point, dtype), len(gradients), progress.error, mean, len(gradients) * lr)
 
     def play(k: int, active: tree.Tree) -> None:
         message = tree.cast(algorithm.broadcast(state.server), dtype)
@@ -82,8 +48,7 @@ def reference(
         for i in map(int, active):
             c = state.clients[i] if i in state.clients else algorithm.client(x0, message)
             sub = algorithm.subproblem(c, message)
-            with precisions.scope(dtype):
-                solution = solve(k, i, sub)
+            solution = clients(i, sub, common.client_rng(seed, i, state.updates.get(i, 0)), k, p[i])
             joined += 0.0 if i in state.clients else w[i]
             state.clients[i], upload = algorithm.finish(c, message, sub, solution)
             common.check_finite(upload, i, k, local, algorithm)
@@ -98,7 +63,8 @@ def reference(
             state.server = algorithm.aggregate(state.server, Uploads(total, weight, joined), prox)
 
     def evaluate(k: int) -> Row:
-        x = tree.cast(state.server.xbar, dtype)
+        x, data = tree.cast(state.server.xbar, dtype), problem.data
+        f = problem.f(x)
         history.rows.append(
             Row(
                 round=k,
@@ -106,8 +72,10 @@ def reference(
                 bytes_down=state.bytes_down,
                 local_steps=state.local_steps,
                 F=problem.F(x),
-                f=problem.f(x),
-                g=problem.F(x) - problem.f(x),
+                f=f,
+                g=problem.F(x) - f,
+                train_accuracy=problem.accuracy(x, data.train),
+                test_accuracy=problem.accuracy(x, data.test),
                 gradient_mapping=tree.norm(problem.gradient_mapping(x)),
             )
         )

@@ -10,11 +10,11 @@ import numpy as np
 
 from feddr import files, tree
 from feddr.algorithms import Algorithm
+from feddr.engines.plain import Differentiable
 from feddr.engines.rounds import State
 from feddr.events import Event
 from feddr.history import History
 from feddr.local import LocalSolver
-from feddr.problem import Problem
 from feddr.sampling import Sampling
 from feddr.tree import Tree
 
@@ -50,7 +50,7 @@ class Result:
     params: Tree
     history: History
     state: State
-    problem: Problem
+    problem: Differentiable
     algorithm: Algorithm
     settings: dict[str, Any]
     local: LocalSolver | None = None

@@ -85,6 +85,11 @@ class Run:
         client_memory: int = BUDGET,
         on_bad_client: OnBadClient = "stop",
     ) -> None:
+        if not isinstance(problem, Problem):
+            raise ValueError(
+                f"The simulator compiles a loss written in JAX, got a {type(problem).__name__}; use feddr.reference, "
+                "or write the loss in JAX."
+            )
         self.begin = time.perf_counter()
         self.problem, self.algorithm, self.local, self.seed, self.dtype = problem, algorithm, local, seed, dtype
         self.personal, self.pool, self.on_bad_client = personal, pool, on_bad_client

@@ -8,7 +8,6 @@ import contextlib
 import fcntl
 import hashlib
 import json
-import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from feddr import tree
+from feddr import files, tree
 from feddr.tree import Tree
 
 Arrays = dict[str, NDArray[Any]]
@@ -37,17 +36,7 @@ class Record(NamedTuple):
 def write(path: Path, data: bytes) -> None:
     """Replace a file at once, and return when it is on the disk."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f".{path.name}.part")
-    with open(beside, "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(beside, path)
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    files.replace(path, data)
 
 
 def pack(header: Mapping[str, Any], arrays: Arrays) -> bytes:

@@ -33,6 +33,7 @@ from feddr.algorithms import Algorithm, Deployable
 from feddr.engines import rounds as common
 from feddr.engines.compiled import CompiledClients
 from feddr.engines.evaluate import Evaluator
+from feddr.engines.plain import Differentiable, PlainClients
 from feddr.flower import disk, identity, messages, wire
 from feddr.flower.given import Given, given
 from feddr.flower.messages import Checkup, Hello, Metrics, Presence, Task, Upload, Working
@@ -42,7 +43,7 @@ from feddr.tree import Tree
 
 
 def client_app(
-    problem: Callable[[int, Context], Problem],
+    problem: Callable[[int, Context], Differentiable],
     algorithm: Given[Algorithm],
     local: Given[LocalSolver],
     *,
@@ -55,7 +56,7 @@ def client_app(
     ----------
     problem
         From (client, context) to the problem with this client's data and nobody else's; the client is the node's
-        ``partition-id``. Its start must be the server's.
+        ``partition-id``. Its start must be the server's. A ``feddr.torch.TorchProblem`` will do.
     algorithm
         The server's, or a function from Flower's context to it.
     local
@@ -117,13 +118,13 @@ class Node:
     """One client."""
 
     client: int
-    load: Callable[[], Problem]
+    load: Callable[[], Differentiable]
     algorithm: Deployable
     local: LocalSolver
     root: Path
 
     @cached_property
-    def problem(self) -> Problem:
+    def problem(self) -> Differentiable:
         """The client's own problem, loaded when it is needed."""
         found = self.load()
         if found.data.num_clients != 1:
@@ -136,7 +137,7 @@ class Node:
     @classmethod
     def open(
         cls,
-        problem: Callable[[int, Context], Problem],
+        problem: Callable[[int, Context], Differentiable],
         algorithm: Algorithm,
         local: LocalSolver,
         folder: str | Path | None,
@@ -202,7 +203,7 @@ class Node:
         self._check(task)
         dtype = precisions.of(task.precision)
         xbar = wire.decode(arrays, tree.cast(self.problem.init, dtype), dtype, sent_by_server=True)
-        found, test = Evaluator(self.problem, dtype).at(xbar), self.problem.data.test
+        found, test = self._metrics(xbar, dtype), self.problem.data.test
         return Metrics(
             uid=task.uid,
             ticket=task.ticket,
@@ -221,9 +222,21 @@ class Node:
         template = self.algorithm.broadcast(self.algorithm.server(x0))
         return wire.decode(arrays, template, dtype, sent_by_server=True)
 
-    def _solver(self, dtype: np.dtype[Any]) -> CompiledClients:
+    def _solver(self, dtype: np.dtype[Any]) -> CompiledClients | PlainClients:
+        if not isinstance(self.problem, Problem):
+            return PlainClients(self.problem, self.local, dtype)
         samples = precisions.samples(self.problem.data.train.samples, dtype)
         return CompiledClients(self.problem, samples, self.local, dtype, self.algorithm.mean_gradient)
+
+    def _metrics(self, xbar: Tree, dtype: np.dtype[Any]) -> dict[str, float]:
+        problem = self.problem
+        if isinstance(problem, Problem):
+            return Evaluator(problem, dtype).at(xbar)
+        return {
+            "train_loss": problem.f(xbar),
+            "train_accuracy": problem.accuracy(xbar, problem.data.train),
+            "test_accuracy": problem.accuracy(xbar, problem.data.test),
+        }
 
     def _choose(self, states: disk.Generations, task: Task, x0: Tree, message: Tree) -> Kept:
         """Return where to go on from; the top of this file says why."""

@@ -1,0 +1,231 @@
+"""PyTorch modules as clients of any algorithm: in the reference engine, and in a deployment over Flower.
+
+The compiled simulator is JAX's own; a problem of this file is differentiated by PyTorch, a batch at a time. Parameters
+travel by their PyTorch names, as a dict of NumPy arrays: ``{"0.weight": ..., "0.bias": ...}``.
+"""
+
+import copy
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+
+from feddr import precision, tree
+from feddr.data import FederatedData, Part, Samples
+from feddr.problem import Bounds, client_weights, gradient_mapping
+from feddr.prox import Regulariser, Zero
+from feddr.tree import Tree
+
+CHUNK = 1024
+"""Samples in a step of a pass over all of them."""
+
+Tensors = dict[str, torch.Tensor]
+
+PerSample = Callable[[torch.Tensor, Tensors], torch.Tensor]
+"""From (outputs of the module, batch of samples) to one number for each sample."""
+
+
+def parameters(module: torch.nn.Module) -> dict[str, NDArray[Any]]:
+    """Return copies of the parameters of a module that are trained, by name."""
+    return {name: p.detach().cpu().numpy().copy() for name, p in module.named_parameters() if p.requires_grad}
+
+
+def load(module: torch.nn.Module, params: Mapping[str, ArrayLike]) -> None:
+    """Write parameters, such as ``result.params``, into a module; all those that are trained, and no others."""
+    own = {name: p for name, p in module.named_parameters() if p.requires_grad}
+    if set(own) != set(params):
+        raise ValueError(f"The module needs the parameters {sorted(own)}, got {sorted(params)}.")
+    with torch.no_grad():
+        for name, p in own.items():
+            value = np.asarray(params[name])
+            if value.shape != tuple(p.shape):
+                raise ValueError(f"{name} needs the shape {tuple(p.shape)}, got {value.shape}.")
+            p.copy_(torch.tensor(value))
+
+
+def cross_entropy(outputs: torch.Tensor, batch: Tensors) -> torch.Tensor:
+    """Return the cross-entropy of each sample, for one score a class and labels ``y``."""
+    return torch.nn.functional.cross_entropy(outputs, batch["y"], reduction="none")
+
+
+def right(outputs: torch.Tensor, batch: Tensors) -> torch.Tensor:
+    """Return whether the largest score is that of the label ``y``."""
+    return outputs.argmax(dim=-1) == batch["y"]
+
+
+@dataclass(frozen=True, eq=False)
+class TorchProblem:
+    """minimise F(x) = sum_i w_i f_i(x) + g(x), where f_i is the mean loss of a module over the samples of client i.
+
+    Parameters
+    ----------
+    module
+        Called with the samples ``x``; its parameters are the start. It is copied, and runs in evaluation mode: the
+        loss of a sample must be a function of the parameters and of that sample, so dropout is off.
+    data
+        The samples of each client, with features ``x``.
+    loss
+        From (outputs, batch) to one value for each sample; cross-entropy on labels ``y`` by default.
+    g, weights, curvature
+        As in ``feddr.Problem``.
+    correct
+        From (outputs, batch) to whether each sample is predicted rightly; None for no accuracies.
+
+    Notes
+    -----
+    Buffers are constants of the problem. They are not trained, not averaged and not sent, and every site must start
+    with the same ones. For BatchNorm these are the running mean and variance: it normalises by what it learned before,
+    on data that may be shared, and its scale and shift are trained like any parameter. One that has seen no data yet
+    is refused, since it would normalise nothing: show it some samples in training mode, or take GroupNorm or LayerNorm,
+    which have no buffers and are the usual choice where clients differ.
+
+    Examples
+    --------
+    >>> import numpy as np, torch, feddr
+    >>> from feddr.torch import TorchProblem, load
+    >>> rng = np.random.default_rng(0)
+    >>> x = rng.normal(size=(40, 5)).astype(np.float32)
+    >>> clients = [{"x": x[i::4], "y": (x[i::4, 0] > 0).astype(np.int64)} for i in range(4)]
+    >>> net = torch.nn.Linear(5, 2)
+    >>> problem = TorchProblem(net, feddr.FederatedData.from_clients(clients), g=feddr.prox.L1(1e-3))
+    >>> result = feddr.reference(problem, feddr.FedDR(eta=1.0), local=feddr.local.SGD(lr=0.1), rounds=3)
+    >>> load(net, result.params)
+    """
+
+    module: torch.nn.Module
+    data: FederatedData
+    loss: PerSample = cross_entropy
+    g: Regulariser | None = None
+    weights: str | ArrayLike = "uniform"
+    correct: PerSample | None = right
+    curvature: Bounds | Callable[[int], Bounds] | None = None
+
+    def __post_init__(self) -> None:
+        for name, layer in self.module.named_modules():
+            tracked = getattr(layer, "num_batches_tracked", None)
+            if isinstance(tracked, torch.Tensor) and not int(tracked):
+                raise ValueError(
+                    f"A layer needs its statistics beforehand, {type(layer).__name__} {name} has seen no data; "
+                    "show it some samples in training mode, or use GroupNorm."
+                )
+        batch = {name: array[:2] for name, array in self.data.train.samples.items()}
+        rows = len(next(iter(batch.values())))
+        with torch.no_grad():
+            shape = tuple(self._losses(self._tensors(self.init), self._batch(batch, _dtype(self.init))).shape)
+        if shape != (rows,):
+            raise ValueError(
+                f"loss must return one value for each sample, for {rows} samples it returned shape {shape}; "
+                'do not average over the batch (reduction="none").'
+            )
+
+    @cached_property
+    def init(self) -> dict[str, NDArray[Any]]:
+        """The start x^0: the parameters that the module was given with."""
+        return parameters(self.module)
+
+    @cached_property
+    def client_weights(self) -> NDArray[np.float64]:
+        """The weights w_i, summing to one."""
+        return client_weights(self.weights, self.data)
+
+    @property
+    def regulariser(self) -> Regulariser:
+        """The regulariser g, which is Zero where none was given."""
+        return Zero() if self.g is None else self.g
+
+    def known_curvature(self, i: int) -> Bounds | None:
+        """Return bounds on the eigenvalues of the Hessian of f_i, None where they are not known."""
+        return self.curvature(i) if callable(self.curvature) else self.curvature
+
+    def mean_gradient(self, x: Tree, batch: Samples) -> Tree:
+        """Return the gradient at x of the mean loss over a batch."""
+        size = len(next(iter(batch.values())))
+        return self._weighted(x, batch, np.full(size, 1.0 / size))[1]
+
+    def f(self, x: Tree) -> float:
+        """Return f(x) = sum_i w_i f_i(x)."""
+        return self._weighted(x, self.data.train.samples, self._sample_weights, gradient=False)[0]
+
+    def F(self, x: Tree) -> float:
+        """Return F(x) = f(x) + g(x)."""
+        with precision.scope(_dtype(x)):
+            return self.f(x) + float(self.regulariser.value(tree.map(np.asarray, x)))
+
+    def gradient(self, x: Tree) -> Tree:
+        """Return the gradient of f at x."""
+        return self._weighted(x, self.data.train.samples, self._sample_weights)[1]
+
+    def gradient_mapping(self, x: Tree, eta: float = 1.0) -> Tree:
+        """Return G_eta(x) = (x - prox_{eta g}(x - eta grad f(x))) / eta."""
+        return gradient_mapping(self.regulariser, x, self.gradient(x), eta)
+
+    def accuracy(self, x: Tree, part: Part | None) -> float:
+        """Return the share of samples that are predicted rightly; NaN where there are none, or nobody can say."""
+        if part is None or not part.num_samples or self.correct is None:
+            return float("nan")
+        tensors, found = self._tensors(x), 0
+        with torch.no_grad():
+            for rows in _chunks(part.num_samples):
+                batch = self._batch({name: a[rows] for name, a in part.samples.items()}, _dtype(x))
+                found += int(self.correct(self._outputs(tensors, batch), batch).sum())
+        return found / part.num_samples
+
+    @cached_property
+    def _own(self) -> torch.nn.Module:
+        return copy.deepcopy(self.module).cpu().eval()
+
+    @cached_property
+    def _sample_weights(self) -> NDArray[np.float64]:
+        sizes = self.data.train.sizes
+        return np.repeat(self.client_weights / sizes, sizes)
+
+    def _weighted(
+        self, x: Tree, samples: Samples, weights: NDArray[np.float64], gradient: bool = True
+    ) -> tuple[float, Tree]:
+        """Return the weighted sum of the losses and, if wanted, its gradient, a chunk of samples at a time."""
+        tensors, value = self._tensors(x, requires_grad=gradient), 0.0
+        total = {name: torch.zeros_like(tensor) for name, tensor in tensors.items()}
+        for rows in _chunks(len(weights)):
+            batch = self._batch({name: a[rows] for name, a in samples.items()}, _dtype(x))
+            with torch.set_grad_enabled(gradient):
+                losses = self._losses(tensors, batch)
+                part = torch.dot(torch.as_tensor(weights[rows], dtype=losses.dtype), losses)
+            value += float(part.detach())
+            if gradient:
+                slopes = torch.autograd.grad(part, list(tensors.values()), allow_unused=True)
+                for sum_, slope in zip(total.values(), slopes, strict=True):
+                    if slope is not None:
+                        sum_ += slope
+        return value, {name: sum_.numpy() for name, sum_ in total.items()}
+
+    def _losses(self, tensors: Tensors, batch: Tensors) -> torch.Tensor:
+        return self.loss(self._outputs(tensors, batch), batch)
+
+    def _outputs(self, tensors: Tensors, batch: Tensors) -> torch.Tensor:
+        dtype = next(iter(tensors.values())).dtype
+        fixed = {name: b.to(dtype) if b.is_floating_point() else b for name, b in self._own.named_buffers()}
+        fixed |= {name: p.to(dtype) for name, p in self._own.named_parameters() if not p.requires_grad}
+        outputs: torch.Tensor = torch.func.functional_call(self._own, {**fixed, **tensors}, (batch["x"],))
+        return outputs
+
+    def _tensors(self, x: Tree, requires_grad: bool = False) -> Tensors:
+        return {name: torch.tensor(np.asarray(a), requires_grad=requires_grad) for name, a in x.items()}
+
+    def _batch(self, samples: Samples, dtype: Any) -> Tensors:
+        """Return samples as tensors: real numbers as dtype, whole numbers as 64-bit, which PyTorch wants of labels."""
+        return {
+            name: torch.tensor(np.asarray(a, dtype if np.issubdtype(a.dtype, np.floating) else np.int64))
+            for name, a in samples.items()
+        }
+
+
+def _chunks(n: int) -> list[slice]:
+    return [slice(first, min(first + CHUNK, n)) for first in range(0, n, CHUNK)]
+
+
+def _dtype(x: Tree) -> np.dtype[Any]:
+    return np.dtype(np.result_type(*[leaf.dtype for leaf in tree.leaves(x)]))

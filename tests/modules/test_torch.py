@@ -1,0 +1,143 @@
+"""PyTorch modules: the same mathematics as in JAX, by name, with buffers that stay as they are."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import feddr
+from feddr import tree
+from feddr.algorithms import Algorithm
+from feddr.engines.plain import PlainClients
+from feddr.local import Subproblem
+from tests.conftest import make_classes
+
+torch: Any = pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'feddr[torch]'")
+from feddr.torch import TorchProblem, load, parameters  # noqa: E402  only where torch is there
+
+DATA = make_classes(sizes=(13, 30, 8, 21), dimension=5, classes=3, seed=2)
+SIZES = (5, 7, 3)
+FULL = feddr.local.SGD(lr=0.1, epochs=5, batch_size=None)
+BATCHES = feddr.local.SGD(lr=0.1, epochs=2, batch_size=4)
+G = feddr.prox.L1(0.01)
+
+
+def to_torch(params: tree.Tree) -> dict[str, NDArray[Any]]:
+    """Name and transpose the parameters of ``feddr.models.mlp`` as ``torch.nn.Sequential`` has them."""
+    named: dict[str, NDArray[Any]] = {}
+    for i, layer in enumerate(params.values()):
+        named |= {f"{2 * i}.weight": layer["weight"].T, f"{2 * i}.bias": layer["bias"]}
+    return named
+
+
+def problems(g: feddr.prox.Regulariser | None = G, dtype: Any = np.float64) -> tuple[feddr.Problem, TorchProblem]:
+    """Return the same network with the same start, once in each library."""
+    ours = feddr.Problem.classification(feddr.models.mlp(SIZES), DATA, g=g, weights="samples", seed=3)
+    net = torch.nn.Sequential(torch.nn.Linear(5, 7), torch.nn.ReLU(), torch.nn.Linear(7, 3)).to(
+        torch.float64 if dtype == np.float64 else torch.float32
+    )
+    load(net, to_torch(tree.cast(ours.init, dtype)))
+    return ours, TorchProblem(net, DATA, g=g, weights="samples")
+
+
+def difference(theirs: tree.Tree, ours: tree.Tree) -> float:
+    return max(float(np.abs(theirs[name] - array).max()) for name, array in to_torch(ours).items())
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "g"),
+    [
+        (feddr.FedDR(eta=2.0, alpha=1.3, init="joining"), G),
+        (feddr.FedAvg(), None),
+        (feddr.FedProx(mu=0.3), None),
+        (feddr.Scaffold(), None),
+        (feddr.FedMid(), G),
+        (feddr.MimeLite(), None),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+@pytest.mark.parametrize("local", [FULL, BATCHES], ids=["full", "batches"])
+def test_every_algorithm_does_what_it_does_in_jax(
+    algorithm: Algorithm, g: feddr.prox.Regulariser | None, local: feddr.local.SGD
+) -> None:
+    ours, theirs = problems(g)
+    sampling = feddr.sampling.Uniform(3)
+    settings: dict[str, Any] = {"local": local, "rounds": 4, "seed": 1, "sampling": sampling, "evaluate_every": 2}
+    expected = feddr.simulate(ours, algorithm, precision="float64", **settings)
+    found = feddr.reference(theirs, algorithm, precision="float64", **settings)
+    assert difference(found.params, expected.params) < 1e-12
+    for name in ("F", "f", "g", "train_accuracy", "test_accuracy", "gradient_mapping"):
+        np.testing.assert_allclose(found.history.column(name), expected.history.column(name), rtol=1e-10, atol=1e-12)
+    assert found.history.column("bytes_up") == expected.history.column("bytes_up")
+
+
+def test_full_batch_steps_agree_in_float32() -> None:
+    ours, theirs = problems(dtype=np.float32)
+    algorithm = feddr.FedDR(eta=2.0, alpha=1.3)
+    expected = feddr.simulate(ours, algorithm, local=FULL, rounds=10)
+    found = feddr.reference(theirs, algorithm, local=FULL, rounds=10)
+    assert difference(found.params, expected.params) < 2e-6
+    assert all(array.dtype == np.float32 for array in found.params.values())
+
+
+def test_an_optimiser_of_optax_and_a_certified_solver_work_too() -> None:
+    import optax
+
+    ours, theirs = problems()
+    start = tree.cast(theirs.init, np.float64)
+    sub = Subproblem(start, start, eta=1e-2)
+    certified = TorchProblem(theirs.module, DATA, g=G, curvature=(-50.0, 50.0))
+    for problem, solver in (
+        (theirs, feddr.local.Optax(optax.adam(1e-2), batch_size=4)),
+        (certified, feddr.local.Accelerated()),
+    ):
+        solution = PlainClients(problem, solver, np.float64)(1, sub, np.random.default_rng(0))
+        assert tree.norm(tree.sub(solution.x, start)) > 0
+    assert solution.error < 1e-8
+    with pytest.raises(ValueError, match=r"needs bounds on the curvature of f_1, .* give the problem curvature"):
+        PlainClients(theirs, feddr.local.Accelerated(), np.float64)(1, sub, np.random.default_rng(0))
+    assert difference(theirs.gradient(start), ours.gradient(tree.cast(ours.init, np.float64))) < 1e-12
+
+
+def test_parameters_go_out_and_in_by_name() -> None:
+    net = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.Linear(3, 1))
+    net[0].bias.requires_grad_(False)
+    out = parameters(net)
+    assert sorted(out) == ["0.weight", "1.bias", "1.weight"]
+    load(net, {name: np.ones_like(array) for name, array in out.items()})
+    assert all(float(p.detach().min()) == 1.0 for name, p in net.named_parameters() if name in out)
+    with pytest.raises(ValueError, match=r"parameters \['0.weight', '1.bias', '1.weight'\], got \['0.weight'\]"):
+        load(net, {"0.weight": out["0.weight"]})
+    with pytest.raises(ValueError, match=r"0\.weight needs the shape \(3, 2\), got \(2, 3\)"):
+        load(net, {**out, "0.weight": out["0.weight"].T})
+
+
+def test_frozen_parameters_and_buffers_stay_and_do_not_travel() -> None:
+    torch.manual_seed(0)
+    net = torch.nn.Sequential(torch.nn.Linear(5, 4), torch.nn.BatchNorm1d(4), torch.nn.Linear(4, 3))
+    with pytest.raises(ValueError, match=r"BatchNorm1d 1 has seen no data; show it some samples .* GroupNorm"):
+        TorchProblem(net, DATA)
+    net(torch.tensor(DATA.train.samples["x"], dtype=torch.float32))
+    net[0].weight.requires_grad_(False)
+    before = {name: value.clone() for name, value in net.state_dict().items()}
+    result = feddr.reference(TorchProblem(net, DATA), feddr.FedAvg(), local=BATCHES, rounds=3)
+    assert sorted(result.params) == ["0.bias", "1.bias", "1.weight", "2.bias", "2.weight"]
+    assert all(torch.equal(value, before[name]) for name, value in net.state_dict().items()), "the module was changed"
+    load(net, result.params)
+    after = net.state_dict()
+    assert torch.equal(after["1.running_mean"], before["1.running_mean"])
+    assert not torch.equal(after["1.weight"], before["1.weight"])
+    assert result.history.column("F")[-1] < result.history.column("F")[0]
+
+
+def test_a_loss_that_is_averaged_is_refused() -> None:
+    mean = torch.nn.functional.cross_entropy
+    with pytest.raises(ValueError, match=r"one value for each sample, for 2 samples it returned shape \(\)"):
+        TorchProblem(torch.nn.Linear(5, 3), DATA, loss=lambda out, batch: mean(out, batch["y"]))
+
+
+def test_the_simulator_says_where_a_torch_problem_belongs() -> None:
+    _, theirs = problems(g=None)
+    with pytest.raises(ValueError, match=r"compiles a loss written in JAX, got a TorchProblem; use feddr.reference"):
+        feddr.simulate(theirs, feddr.FedAvg(), local=FULL, rounds=1)  # type: ignore[arg-type]  # that is the point
