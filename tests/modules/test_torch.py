@@ -1,5 +1,6 @@
 """PyTorch modules: the same mathematics as in JAX, by name, with buffers that stay as they are."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -141,3 +142,26 @@ def test_the_simulator_says_where_a_torch_problem_belongs() -> None:
     _, theirs = problems(g=None)
     with pytest.raises(ValueError, match=r"compiles a loss written in JAX, got a TorchProblem; use feddr.reference"):
         feddr.simulate(theirs, feddr.FedAvg(), local=FULL, rounds=1)  # type: ignore[arg-type]  # that is the point
+
+
+def test_a_deployed_module_does_what_the_reference_does(tmp_path: Path) -> None:
+    from feddr import flower
+    from tests.flower.fake_grid import FakeGrid
+    from tests.flower.federations import deploy, distance, populated, xbar_of
+
+    _, whole = problems()
+    assert DATA.test is not None
+    alone = [
+        TorchProblem(whole.module, feddr.FederatedData.from_clients([DATA.client(i)], [DATA.test.client(i)]), g=G)
+        for i in range(4)
+    ]
+    algorithm = feddr.FedDR(eta=0.8, alpha=1.2, init="joining")
+    settings: dict[str, Any] = {"rounds": 3, "seed": 2, "precision": "float64", "evaluate_every": 3}
+    expected = feddr.reference(whole, algorithm, local=BATCHES, sampling=feddr.sampling.Uniform(2), **settings)
+    app = flower.client_app(lambda client, _: alone[client], algorithm, BATCHES)
+    federation = flower.Federation(whole.init, 4, G, "samples", evaluation="nodes")
+    grid = populated(FakeGrid(), app, range(4), tmp_path)
+    history = deploy(grid, federation, algorithm, tmp_path, feddr.sampling.Uniform(2), **settings)
+    assert distance(xbar_of(tmp_path), expected.state.server.xbar) < 1e-12
+    for name in ("train_accuracy", "test_accuracy"):
+        np.testing.assert_allclose(history.column(name), expected.history.column(name), rtol=1e-12)
