@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help run test lint types tests test-slow test-deploy fault-table test-reliability test-modules bench reproduce format clean
+.PHONY: help run test lint types tests test-slow test-deploy fault-table test-reliability test-modules fuzz bench reproduce format clean
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -52,6 +52,11 @@ test-reliability: .venv/ready  ## kills, damaged checkpoints, full disks, 100,00
 test-modules: .venv/ready  ## models of PyTorch, flax and equinox, which are installed first, about two minutes
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[modules]'
 	@FEDDR_COMPILATION_CACHE="$(CURDIR)/.pytest_cache/compiled" $(BIN)/python -m pytest -n 0 tests/modules
+
+FUZZ ?= 10000
+fuzz: .venv/ready  ## broken configs, data files and arguments: FUZZ=10000 cases, others each time, about a quarter of an hour
+	@FEDDR_COMPILATION_CACHE="$(CURDIR)/.pytest_cache/compiled" FEDDR_FUZZ=$(FUZZ) FEDDR_FUZZ_SEED=$${FEDDR_FUZZ_SEED:-$$(date +%s)} \
+	  $(BIN)/python -m pytest tests/fuzz/test_fuzz.py -n 0 -s --hypothesis-profile=explore
 
 bench: .venv/ready  ## feddr beside its peers, scaling and roofline, half an hour or more; BENCH=--quick for some minutes
 	@$(BIN)/python benchmarks/bench.py $(BENCH)

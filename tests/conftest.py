@@ -14,8 +14,8 @@ hypothesis.settings.register_profile("same", derandomize=True)
 hypothesis.settings.register_profile("explore", derandomize=False)
 hypothesis.settings.load_profile("same")
 
-SLOW = ("deploy", "flower", "reliability", "reproduce", "tune")
-"""Folders of tests that start processes, sync disks or search for many small runs."""
+SLOW = ("reliability", "reproduce", "tune")
+"""Folders of tests that kill processes, sync disks or search with many small runs."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -62,13 +62,13 @@ def files(folder: Path) -> set[str]:
     return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
 
 
-SAVED = {"history.csv", "model.safetensors", "settings.json", "curves.png"}
+SAVED = {"history.csv", "model.safetensors", "settings.json", "curves.png", "participation.csv"}
 
 
 def test_run_writes_what_the_same_python_computes(folder: Path) -> None:
     result = feddr_("run", "../one.toml", "--set", "seed=1", "--threads", "1")
     assert result.exit_code == 0, result.output
-    assert files(folder / "runs" / "small") == {"config.toml", *(f"FedDR/{name}" for name in SAVED)}
+    assert files(folder / "runs" / "small") == {"config.toml", "clients.csv", *(f"FedDR/{name}" for name in SAVED)}
 
     data = feddr.datasets.synthetic(1, 1, num_clients=3, seed=1)
     problem = feddr.Problem.classification(feddr.models.softmax(60, 10), data)
@@ -92,7 +92,7 @@ def test_compare_goes_on_when_an_algorithm_diverges(folder: Path) -> None:
     sets = ["--set", "personal=true", "--set", "algorithm.FedAvg.local.lr=1e38"]
     result = feddr_("compare", "../three.toml", "--out", "there", *sets)
     assert result.exit_code == 0, result.output
-    compared = {"comparison.png", "comparison.csv", "summary.csv", "personal.png", "config.toml"}
+    compared = {"comparison.png", "comparison.csv", "summary.csv", "personal.png", "config.toml", "clients.csv"}
     whole = {f"{label}/{name}" for label in ("FedDR", "FedPD") for name in (*SAVED, "personal.png")}
     saved = {name for name in files(folder / "there") if not name.startswith(".checkpoints/")}
     assert saved == compared | whole | {"FedAvg/history.csv"}
@@ -170,7 +170,7 @@ def test_compare_on_one_clock(folder: Path) -> None:
     result = feddr_("compare", "clock.toml", "--out", "there")
     assert result.exit_code == 0, result.output
     saved = {*SAVED, "time.png", "timeline.png"}
-    compared = {"comparison.png", "comparison.csv", "summary.csv", "config.toml", "time.png"}
+    compared = {"comparison.png", "comparison.csv", "summary.csv", "config.toml", "clients.csv", "time.png"}
     labels = ("FedDR", "AsyncFedDR", "FedBuff")
     assert files(folder / "there") == compared | {f"{label}/{name}" for label in labels for name in saved}
 

@@ -50,7 +50,10 @@ _HOMES = {
     "feddr.problem": ("Problem",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
-_MODULES = ("certify", "datasets", "delays", "flower", "local", "models", "plots", "prox", "sampling", "theory", "tune")
+_MODULES = (
+    *("certify", "datasets", "delays", "flower", "local", "models", "plots", "prox", "sampling", "theory", "torch"),
+    *("trackers", "tune"),
+)
 
 __all__ = [
     "AsyncFedDR",

@@ -1,15 +1,18 @@
 """The command line: the commands, and how what they refuse is reported."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Annotated
+import sys
+from typing import Annotated, Any
 
+import click
 import typer
+from typer.core import TyperGroup
 
 import feddr
 from feddr.data_command import data
 from feddr.deploy.command import app as deploy
 from feddr.interrupts import Interrupts
+from feddr.refusal import one_line, reason
+from feddr.report.command import report
 from feddr.reproduce_command import reproduce
 from feddr.run_command import compare, run
 from feddr.theory_command import theory
@@ -20,7 +23,29 @@ __all__ = ["Interrupts", "app", "main"]
 REFUSED = 2
 """Exit code."""
 
-app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
+
+class Commands(TyperGroup):
+    """The commands, and one line for what they refuse; a mistake of the program keeps its traceback."""
+
+    def main(self, *words: Any, **options: Any) -> Any:
+        """Run the command that the words name, and end the program unless ``standalone_mode`` is False."""
+        if not options.get("standalone_mode", True):
+            return super().main(*words, **options)
+        try:
+            code = super().main(*words, **{**options, "standalone_mode": False})
+        except click.ClickException as error:
+            context, message = getattr(error, "ctx", None), error.format_message()
+            remedy = "" if context is None else f" See {context.command_path} --help."
+            if message:  # there is none where no words were given, and the help has been printed
+                typer.echo(f"feddr: {one_line(message + remedy)}", err=True)
+            sys.exit(error.exit_code)
+        except (ValueError, OSError, MemoryError) as error:
+            typer.echo(f"feddr: {one_line(reason(error))}", err=True)
+            sys.exit(REFUSED)
+        sys.exit(code if isinstance(code, int) else 0)
+
+
+app = typer.Typer(cls=Commands, add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
 
 
 def _version(wanted: bool) -> None:
@@ -42,22 +67,13 @@ def main() -> None:
     app(prog_name="feddr")
 
 
-@contextmanager
-def _refusing() -> Iterator[None]:
-    """Report what an experiment cannot do in one line; a mistake of the program keeps its traceback."""
-    try:
-        yield
-    except ValueError as error:
-        typer.echo(f"feddr: {' '.join(str(error).split())}", err=True)
-        raise typer.Exit(REFUSED) from None
-
-
-app.command()(_refusing()(run))
-app.command()(_refusing()(compare))
-app.command()(_refusing()(theory))
-app.command()(_refusing()(data))
-app.command()(_refusing()(tune))
-app.command()(_refusing()(reproduce))
+app.command()(run)
+app.command()(compare)
+app.command()(theory)
+app.command()(data)
+app.command()(tune)
+app.command()(reproduce)
+app.command()(report)
 app.add_typer(deploy, name="deploy")
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from feddr import config as configs
+from feddr import files, untrusted
 from feddr.config import ConfigError, Part, toml
 from feddr.config.parts import TABLE, hint, part, target
 
@@ -49,9 +50,10 @@ def data(
     summary = summarise(_load(chosen))
     folder = out if out is not None else Path("runs", f"data-{name}")
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        _draw(chosen, summary, folder / PICTURE)
-        summary.to_csv(folder / NUMBERS)
+        with files.making(folder):
+            untrusted.check_links(folder)
+            _draw(chosen, summary, folder / PICTURE)
+            summary.to_csv(folder / NUMBERS)
     except OSError as error:
         raise ValueError(f"{folder}: cannot be written ({error.strerror}).") from None
     _print(chosen, summary)

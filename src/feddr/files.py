@@ -3,6 +3,7 @@
 import contextlib
 import fcntl
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -34,7 +35,7 @@ def sync(folder: Path) -> None:
 def replace(path: Path, data: bytes) -> None:
     """Replace a file at once: whatever happens, a reader finds the old one or the new one."""
     with replacing(path) as beside:
-        put(beside, data)
+        beside.write_bytes(data)
 
 
 @contextlib.contextmanager
@@ -51,6 +52,23 @@ def replacing(path: Path) -> Iterator[Path]:
             beside.unlink(missing_ok=True)
         raise
     sync(path.parent)
+
+
+@contextlib.contextmanager
+def making(folder: Path) -> Iterator[None]:
+    """Make a folder, which is gone again, with those above that were made for it, where what follows fails."""
+    made = [place for place in (folder, *folder.parents) if not place.exists()]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        yield
+    except BaseException:
+        with contextlib.suppress(OSError):  # the error that is under way says more
+            if folder in made and folder.is_dir():
+                shutil.rmtree(folder)
+            for place in made:
+                if place.is_dir():
+                    place.rmdir()
+        raise
 
 
 class Lock:

@@ -10,11 +10,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from feddr import files
+from feddr import files, untrusted
 from feddr.config import Config, ConfigError, dumps
 from feddr.history import COLUMNS, History
+from feddr.report import stored
 
 if TYPE_CHECKING:
+    from feddr.data import FederatedData
     from feddr.engines.result import Result
 
 CONFIG, CHECKPOINTS, PROGRESS = "config.toml", ".checkpoints", "progress.json"
@@ -82,14 +84,12 @@ class Folder:
         folder.config, folder.path, folder._made, folder._resumed = config, path, [], True
         if not (path / CHECKPOINTS / PROGRESS).is_file():
             raise ConfigError(f"{path} holds nothing to go on with: its run has ended, or never began.")
+        untrusted.check_links(*path.iterdir())
         folder._lock = _hold(path)
         try:
-            notes = json.loads((path / CHECKPOINTS / PROGRESS).read_text(encoding="utf-8"))
-            folder.done = {
-                label: Outcome(label, notes[label]["status"], _history(path / label), reason=notes[label]["reason"])
-                for label in (method.label for method in config.algorithms)
-                if label in notes
-            }
+            notes = dict(untrusted.json(path / CHECKPOINTS / PROGRESS).items())
+            labels = [method.label for method in config.algorithms if method.label in notes]
+            folder.done = {label: _ended(label, path, **notes[label]) for label in labels}
         except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
             folder._lock.release()
             raise ConfigError(f"{path / CHECKPOINTS / PROGRESS}: cannot be read, {error}.") from None
@@ -105,6 +105,18 @@ class Folder:
         except OSError as error:
             raise ConfigError(f"{self.path}: cannot be written, {error.strerror}.") from None
 
+    def describe(self, data: "FederatedData") -> None:
+        """Write down the samples and labels of the clients, for reports."""
+        try:
+            if not (self.path / stored.CLIENTS).exists():
+                stored.write_clients(self.path / stored.CLIENTS, data)
+        except OSError as error:
+            raise ConfigError(f"{self.path}: cannot be written, {error.strerror}.") from None
+
+    def live(self, label: str) -> stored.Live:
+        """Return where the rows of a method go while it runs, for those who follow it."""
+        return stored.Live(self.path / CHECKPOINTS / f"{label}.csv")
+
     def checkpoint(self, label: str) -> Path:
         """Return where the checkpoints of a method lie."""
         return self.path / CHECKPOINTS / label
@@ -113,6 +125,7 @@ class Folder:
         """Note that a method has ended, and drop its checkpoints, unless it diverged: the last good state stays."""
         self.done[outcome.label] = outcome
         self._note()
+        self.live(outcome.label).end()
         if not outcome.diverged:
             shutil.rmtree(self.checkpoint(outcome.label), ignore_errors=True)
 
@@ -138,6 +151,8 @@ class Folder:
                 outcome.history.to_csv(path)
         else:
             outcome.result.save(folder)
+            parts = stored.participation(outcome.result.state.updates, outcome.result.events)
+            stored.write_participation(folder / stored.PARTICIPATION, parts)
         histories = {outcome.label: outcome.history}
         if plots.has_personal(histories):
             plots.save(plots.personal_curves(histories), folder / "personal.png")
@@ -165,14 +180,15 @@ class Folder:
         """Remove the folder, and those above that were made for it, if there is no result and no checkpoint in it."""
         if self._lock is not None and not self._resumed and self.path.is_dir() and self._is_worthless():
             shutil.rmtree(self.path / CHECKPOINTS, ignore_errors=True)
-            (self.path / CONFIG).unlink(missing_ok=True)
+            for name in (CONFIG, stored.CLIENTS):
+                (self.path / name).unlink(missing_ok=True)
             self._lock.release()
         with contextlib.suppress(OSError):  # a folder that is not empty stays, and so do those above it
             for folder in self._made:
                 folder.rmdir()
 
     def _is_worthless(self) -> bool:
-        names = {path.name for path in self.path.iterdir()} - {CONFIG, CHECKPOINTS, files.LOCK}
+        names = {path.name for path in self.path.iterdir()} - {CONFIG, CHECKPOINTS, stored.CLIENTS, files.LOCK}
         return not names and not any(self.path.glob(f"{CHECKPOINTS}/*/[0-9]*"))
 
     def _note(self) -> None:
@@ -180,8 +196,12 @@ class Folder:
         files.replace(self.path / CHECKPOINTS / PROGRESS, (json.dumps(notes, indent=1) + "\n").encode())
 
 
-def _history(folder: Path) -> History:
-    return History.from_csv(folder / "history.csv")
+def _ended(label: str, path: Path, status: str, reason: str) -> Outcome:
+    """Return what became of a method before, by its note and its history."""
+    found = Outcome(label, str(status), History.from_csv(path / label / "history.csv"), reason=str(reason))
+    if not found.diverged and not found.history.rows:
+        raise ValueError(f"{label} ended without a row in its history")
+    return found
 
 
 def _hold(folder: Path) -> files.Lock:

@@ -1,11 +1,14 @@
 """The command ``feddr reproduce``: the paper's experiments again, with every method measured at the same point."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
+
+from feddr import untrusted
+from feddr.refusal import one_line
 
 if TYPE_CHECKING:
     from feddr.reproduce.plan import Plan
@@ -76,6 +79,7 @@ def _execute(plan: "Plan", folder: Path, workers: int | None, quiet: bool) -> in
     executor, count = _executor(workers)
     console = Console(stderr=True, quiet=quiet)
     left = len(plan.missing())
+    _prepare([folder / "runs", *(folder / name for name in plan.rows)])
     console.print(announce(plan, left, count), markup=False, highlight=False, soft_wrap=True)
     shown = view(left, console)
     trouble: list[Record] = []
@@ -87,11 +91,22 @@ def _execute(plan: "Plan", folder: Path, workers: int | None, quiet: bool) -> in
         text = output.save(folder / name, FIGURES[name], made, plan)
         say(f"{text}\nSaved in {folder / name}.\n")
     for record in trouble:
-        typer.echo(f"feddr: {record.algorithm}, seed {record.seed}, {record.status}: {record.brief}", err=True)
+        said = f"{record.algorithm}, seed {record.seed}, {record.status}: {record.brief}"
+        typer.echo(f"feddr: {one_line(said)}", err=True)
     if interrupts.asked and plan.missing():
         typer.echo(f"feddr: interrupted; {len(plan.missing())} runs are left, the same command goes on.", err=True)
         return INTERRUPTED
     return FAILED if trouble else 0
+
+
+def _prepare(folders: Sequence[Path]) -> None:
+    """Refuse folders that cannot be written before the first run, not after the last."""
+    for folder in folders:
+        untrusted.check_links(folder)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ValueError(f"{folder}: cannot be written, {error.strerror}.") from None
 
 
 def _executor(workers: int | None) -> "tuple[Executor, int]":

@@ -17,13 +17,15 @@ from feddr import terminal
 from feddr.config import Config, ConfigError, Run
 from feddr.folder import CONFIG, Folder, Outcome
 from feddr.interrupts import INTERRUPTED, Interrupts
+from feddr.refusal import one_line
+from feddr.trackers import Places, TrackerWarning
 
 if TYPE_CHECKING:
     from feddr.engines.rounds import Progress
     from feddr.problem import Problem
 
 FAILED = 1
-"""Exit code where every algorithm diverged, or the results cannot be written."""
+"""Exit code where every algorithm diverged, one is refused after others have run, or results cannot be written."""
 
 PLAIN_WIDTH = 120
 """Columns of a table in a file or a pipe, which has no width of its own."""
@@ -46,6 +48,10 @@ Resume = Annotated[
 Every = Annotated[
     str, typer.Option(metavar="N", help="Rounds between two checkpoints, or seconds as in 60s; never takes much time.")
 ]
+Board = Annotated[
+    Path | None, typer.Option(metavar="DIR", help="Write the metrics for TensorBoard, too, into DIR/<name>/<method>.")
+]
+Flow = Annotated[str | None, typer.Option(metavar="URI", help="Log the metrics to MLflow, too, a run for each method.")]
 
 
 def run(
@@ -56,12 +62,15 @@ def run(
     quiet: Quiet = False,
     resume: Resume = None,
     checkpoint_every: Every = "60s",
+    tensorboard: Board = None,
+    mlflow: Flow = None,
 ) -> None:
     """Run the one algorithm of CONFIG, an experiment in TOML, or go on with a run that was cut off."""
     experiment, path = _experiment(config, sets, out, resume)
     if len(experiment.algorithms) > 1:
         raise ConfigError(f"run takes one algorithm, {path} has {len(experiment.algorithms)}; use feddr compare.")
-    how = How(compare=False, changed=bool(sets), threads=threads, quiet=quiet, every=checkpoint_every)
+    sinks = Places(tensorboard, mlflow).check()
+    how = How(compare=False, changed=bool(sets), threads=threads, quiet=quiet, every=checkpoint_every, trackers=sinks)
     raise typer.Exit(_execute(experiment, out, resume, how))
 
 
@@ -73,10 +82,13 @@ def compare(
     quiet: Quiet = False,
     resume: Resume = None,
     checkpoint_every: Every = "60s",
+    tensorboard: Board = None,
+    mlflow: Flow = None,
 ) -> None:
     """Run all algorithms of CONFIG, an experiment in TOML, on one problem, or go on where that was cut off."""
     experiment, _ = _experiment(config, sets, out, resume)
-    how = How(compare=True, changed=bool(sets), threads=threads, quiet=quiet, every=checkpoint_every)
+    sinks = Places(tensorboard, mlflow).check()
+    how = How(compare=True, changed=bool(sets), threads=threads, quiet=quiet, every=checkpoint_every, trackers=sinks)
     raise typer.Exit(_execute(experiment, out, resume, how))
 
 
@@ -88,6 +100,7 @@ class How(NamedTuple):
     threads: int | None
     quiet: bool
     every: str
+    trackers: Places
 
     @property
     def checkpoint_every(self) -> int | str:
@@ -116,9 +129,11 @@ def _execute(config: Config, out: Path | None, resume: Path | None, how: How) ->
     try:
         # Only once everything is known to go together is there a folder to be made.
         problem, runs = configs.build(config)
+        _check_interval(how)
         if folder is None:
             folder = Folder(config, out)
             folder.start()
+        folder.describe(problem.data)
         outcomes, interrupted = _run_all(config, problem, runs, folder, how)
     finally:
         if folder is not None:
@@ -134,6 +149,12 @@ def _execute(config: Config, out: Path | None, resume: Path | None, how: How) ->
     return FAILED if all(outcome.diverged for outcome in outcomes) else 0
 
 
+def _check_interval(how: How) -> None:
+    from feddr.engines.keep import interval
+
+    interval(how.checkpoint_every)
+
+
 def _run_all(
     config: Config, problem: "Problem", runs: Sequence[Run], folder: Folder, how: How
 ) -> tuple[list[Outcome], bool]:
@@ -141,7 +162,7 @@ def _run_all(
     view = terminal.view([run.label for run in runs], config.rounds, Console(stderr=True, quiet=how.quiet))
     interrupts = Interrupts(view.stopping, folder.discard_if_empty, (signal.SIGINT, signal.SIGTERM))
     outcomes: list[Outcome] = []
-    with view, interrupts, _comparing(outcomes, folder, how):
+    with _keeping(outcomes, folder, how), view, interrupts, _comparing(outcomes, folder, how):
         for run in runs:
             before = folder.done.get(run.label)
             if before is not None and not (how.changed and before.diverged):
@@ -155,6 +176,19 @@ def _run_all(
                 if outcomes[-1].status != "interrupted":
                     folder.finish(outcomes[-1])
     return outcomes, len(outcomes) < len(runs) or outcomes[-1].status == "interrupted"
+
+
+@contextmanager
+def _keeping(outcomes: list[Outcome], folder: Folder, how: How) -> Iterator[None]:
+    """Fail where a method is refused after others have been run: their results stay, so nothing was refused as such."""
+    before = set(folder.done)
+    try:
+        yield
+    except ValueError as error:
+        if all(outcome.label in before for outcome in outcomes):
+            raise
+        _complain(f"{error} What was found before is kept in {folder.path}. {_again(folder, how)}")
+        raise typer.Exit(FAILED) from None
 
 
 @contextmanager
@@ -207,10 +241,13 @@ def _play(
     from feddr.engines.arrivals import ClockWarning
     from feddr.engines.rounds import DivergedError, DivergenceWarning
 
-    told = (CheckpointWarning, ClockWarning, DivergenceWarning)
+    told = (CheckpointWarning, ClockWarning, DivergenceWarning, TrackerWarning)
 
     def callback(report: "Progress") -> bool:
         view.update(report)
+        if report.row is not None:
+            live.add(report.row)
+        tell(report)
         return interrupts.asked
 
     def warn(message: Warning | str, *where: Any, **more: Any) -> None:
@@ -220,8 +257,9 @@ def _play(
             show(message, *where, **more)
 
     view.begin(run.label)
+    live = folder.live(run.label)
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), how.trackers.opened(config, run) as tell:
             for kind in told:
                 warnings.simplefilter("always", kind)
             show, warnings.showwarning = warnings.showwarning, warn
@@ -247,4 +285,4 @@ def _play(
 
 
 def _complain(message: str) -> None:
-    typer.echo(f"feddr: {' '.join(message.split())}", err=True)
+    typer.echo(f"feddr: {one_line(message)}", err=True)

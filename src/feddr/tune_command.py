@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
+from feddr.refusal import one_line
+
 if TYPE_CHECKING:
     from feddr.tune import Executor, Search, Standing
 
@@ -67,7 +69,7 @@ def tune(
 
     if out is not None and resume is not None:
         raise ValueError(f"--out is for a new search and --resume for an old one, got {out} and {resume}; drop one.")
-    if resume is not None and not resume.is_dir():
+    if resume is not None and not (resume / "search.json").is_file():
         raise ValueError(f"--resume must be the folder of a search, got {resume}; --out begins a new one.")
     simple = {"space": space, "trials": trials, "metric": metric, "at": at}
     tables = {"grid": _keys("--grid", grid), "random": _keys("--random", random)}
@@ -182,4 +184,4 @@ def _hint(command: str) -> None:
 
 
 def _complain(message: str) -> None:
-    typer.echo(f"feddr: {' '.join(message.split())}", err=True)
+    typer.echo(f"feddr: {one_line(message)}", err=True)

@@ -150,8 +150,8 @@ def test_results_that_cannot_be_written_end_in_one_line(folder: Path) -> None:
     done = on_a_small_disk(disk, "48k", ["sh", "-c", script, sys.executable])
     assert done.stdout.split() == [
         *("code", "1", "code", "0"),
-        *(f"{disk}/run:", "FedDR", "config.toml"),
-        *(f"{disk}/run/FedDR:", "curves.png", "history.csv", "model.safetensors", "settings.json"),
+        *(f"{disk}/run:", "FedDR", "clients.csv", "config.toml"),
+        *(f"{disk}/run/FedDR:", "curves.png", "history.csv", "model.safetensors", "participation.csv", "settings.json"),
     ]
     again = f"Go on with: feddr run --resume {disk}/run"
     lines = done.stderr.splitlines()

@@ -11,12 +11,12 @@ from feddr import tree
 from feddr.algorithms import FedDR
 from feddr.certify.measure import Watch
 from feddr.local import Accelerated, LocalSolver, Relative
-from feddr.problem import Problem
 from feddr.sampling import p_hat
 from feddr.theory import relative, synchronous
 from feddr.theory.smoothness import smoothness
 
 if TYPE_CHECKING:
+    from feddr.engines.plain import Differentiable
     from feddr.engines.result import Result
 
 BOOKKEEPING = 1e-9
@@ -210,7 +210,7 @@ def _refusals(algorithm: Any, local: LocalSolver | None, watch: Watch | None) ->
     return ()
 
 
-def _minimises_g(problem: Problem, eta: float) -> bool:
+def _minimises_g(problem: "Differentiable", eta: float) -> bool:
     """Return whether x^0 is a fixed point of prox_{eta g}."""
     from feddr.engines.rounds import server_prox
 

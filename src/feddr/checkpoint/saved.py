@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import feddr
-from feddr import files
+from feddr import files, limits, untrusted
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -151,7 +151,7 @@ class Checkpoints:
         """Return a checkpoint whose files are as they were written, or say in a CheckpointError what is wrong."""
         name, path = f"The checkpoint of round {number}", self.path(number)
         try:
-            text = (path / MANIFEST).read_text(encoding="utf-8")
+            text = untrusted.read(path / MANIFEST).decode()
             body = json.loads(text)["body"]
             if text != _sealed(body):
                 raise CheckpointError(f"{name} is damaged: its manifest has changed since it was written.")
@@ -166,6 +166,8 @@ class Checkpoints:
                 if not _FILE.fullmatch(file):
                     raise CheckpointError(f"{name} lists a file that is none of a checkpoint, {file!r}.")
                 _verify(name, path / file, listed)
+            if body["round"] != number or STATE not in body["files"]:
+                raise CheckpointError(f"{name} is damaged: its manifest is that of another one.")
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             if isinstance(error, CheckpointError):
                 raise
@@ -194,9 +196,14 @@ def _write(path: Path, arrays: Arrays) -> dict[str, Any]:
 
 
 def _read(path: Path) -> Arrays:
+    """Read a file whose header is not believed: safetensors refuses tensors that do not lie within its bytes."""
+    from safetensors import SafetensorError
     from safetensors.numpy import load
 
-    found: Arrays = load(path.read_bytes())
+    try:
+        found: Arrays = load(path.read_bytes())
+    except (SafetensorError, KeyError, ValueError) as error:
+        raise CheckpointError(f"{path}: cannot be used, {error}.") from None
     return found
 
 
@@ -206,6 +213,8 @@ def _verify(name: str, path: Path, listed: Mapping[str, Any]) -> None:
     size = path.stat().st_size
     if size != listed["bytes"]:
         raise CheckpointError(f"{name} is damaged: {path.name} has {size} bytes of {listed['bytes']}.")
+    if size > limits.memory():
+        raise CheckpointError(f"{name} cannot be read: {path.name} has {size:,} bytes, more than fit into memory.")
     sha = hashlib.sha256()
     with open(path, "rb") as file:
         while block := file.read(_BLOCK):

@@ -4,6 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from feddr import limits
 from feddr.config import toml
 from feddr.config.parts import ConfigError, argument, check_name
 
@@ -50,3 +51,5 @@ def check_file_name(key: str, name: str) -> None:
     """Refuse what is no plain name for a folder, or could be one of the files of a run."""
     if not re.fullmatch(r"[^\W_][\w .,=+#()-]*", name) or name[-1] in ". " or name.endswith((".csv", ".png", ".toml")):
         raise ConfigError(f"{key} must be a plain name for a folder, got {toml.text(name)}.")
+    if len(name.encode()) > limits.NAME:
+        raise ConfigError(f"{key} must have at most {limits.NAME} bytes, got {len(name.encode())}; it names a folder.")

@@ -6,6 +6,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Literal
 
+from feddr import limits, untrusted
 from feddr.config import toml
 from feddr.config.labels import OWN, check_file_name, entries, labels
 from feddr.config.overrides import override
@@ -101,7 +102,7 @@ def load(path: str | Path, overrides: Iterable[str] = ()) -> Config:
 def read(path: str | Path) -> dict[str, Any]:
     """Return the tables of a file as they are, unchecked."""
     try:
-        return tomllib.loads(Path(path).read_text(encoding="utf-8"))
+        return toml.loads(untrusted.read(Path(path), limits.CONFIG).decode())
     except FileNotFoundError:
         raise ConfigError(f"{path}: no such file.") from None
     except OSError as error:
@@ -110,6 +111,8 @@ def read(path: str | Path) -> dict[str, Any]:
         raise ConfigError(f"{path}: not a text in UTF-8.") from None
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{path}: not TOML, {error}.") from None
+    except ValueError as error:
+        raise ConfigError(f"{path}: cannot be used, {error}.") from None
 
 
 def parse(raw: Mapping[str, Any]) -> Config:

@@ -1,11 +1,14 @@
 """TOML values and Python's types: which value fits an annotation, and how a value is written."""
 
+import contextlib
 import json
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin
+
+from feddr import limits
 
 
 class MismatchError(ValueError):
@@ -45,7 +48,8 @@ def _convert(value: Any, annotation: Any) -> Any:
         return {key: _convert(entry, Any) for key, entry in value.items()}
     elif annotation in (float, Any):
         if isinstance(value, int | float) and not isinstance(value, bool):
-            return float(value)
+            with contextlib.suppress(OverflowError):  # a whole number beyond all floats is none of ours
+                return float(value)
     elif isinstance(value, annotation) and (annotation is bool or not isinstance(value, bool)):
         return value
     raise MismatchError
@@ -92,6 +96,32 @@ def lines(table: Mapping[str, Any]) -> list[str]:
     return [f"{key if bare.fullmatch(key) else text(key)} = {text(value)}" for key, value in table.items()]
 
 
+def loads(text: str) -> dict[str, Any]:
+    """Return the tables of a text, or raise ValueError: also where it is TOML with more than an experiment may have."""
+    try:
+        found = tomllib.loads(text)
+    except RecursionError:
+        raise ValueError(f"its tables or lists are nested more than {limits.NESTING} deep") from None
+    check(found)
+    return found
+
+
+def check(value: Any, depth: int = 0) -> None:
+    """Refuse what TOML allows and no setting is: dates, and whole numbers or tables without end."""
+    if depth > limits.NESTING:
+        raise ValueError(f"its tables or lists are nested more than {limits.NESTING} deep")
+    if isinstance(value, Mapping | list):
+        for entry in (*value, *value.values()) if isinstance(value, Mapping) else value:
+            check(entry, depth + 1)
+    elif isinstance(value, str):
+        if not value.isascii() and any("\ud800" <= letter <= "\udfff" for letter in value):
+            raise ValueError("it has a text that is not in UTF-8")
+    elif not isinstance(value, float | int):
+        raise ValueError(f"{value} is a {type(value).__name__}, which no setting is")
+    elif isinstance(value, int) and not -(2**63) <= value < 2**63:
+        raise ValueError("it has a whole number of more than 64 bits")
+
+
 def assignment(line: str) -> tuple[list[str], Any]:
     """Split ``a."b c".d = value`` into its path and its value; what is not TOML is a string. No path: no assignment."""
     step = r'(?:[A-Za-z0-9_-]+|"[^"]*")'
@@ -100,7 +130,9 @@ def assignment(line: str) -> tuple[list[str], Any]:
         return [], None
     path, value = [key.strip('"') for key in re.findall(step, match[1])], match[2]
     try:
-        found = tomllib.loads(f"value = {value}")
+        found = loads(f"value = {value}")
     except tomllib.TOMLDecodeError:
-        return path, value
+        found = {}
+    except ValueError as error:
+        raise ValueError(f"{match[1]} has a value that cannot be used: {error}.") from None
     return path, found["value"] if len(found) == 1 else value

@@ -3,6 +3,7 @@
 The folder is $FEDDR_DATA, else feddr/data in the user's cache folder, with a folder in it for each data set.
 """
 
+import contextlib
 import hashlib
 import http.client
 import logging
@@ -102,6 +103,7 @@ class _UnfitError(Exception):
 
 def _download(url: str, target: Path, remote: Remote) -> Path:
     log.info("downloading %s", url)
+    made = [place for place in target.parents if not place.exists()]
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile(dir=target.parent, prefix=f".{target.name}.", delete=False) as file:
         part = Path(file.name)
@@ -119,6 +121,9 @@ def _download(url: str, target: Path, remote: Remote) -> Path:
             part.replace(target)
         finally:
             part.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):  # a folder with the file in it, or another one, stays
+                for place in made:
+                    place.rmdir()
     return target
 
 

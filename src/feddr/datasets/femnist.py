@@ -15,6 +15,7 @@ from typing import Literal
 
 import numpy as np
 
+from feddr import limits
 from feddr.datasets.described import Described
 from feddr.datasets.download import find, folder
 from feddr.datasets.federate import Array, check_labels, gather
@@ -140,6 +141,8 @@ def _fedprox(images: Array, labels: Array, num_users: int, seed: int) -> Describ
     for what, value, least in (("num_clients", num_users, 1), ("seed", seed, 0)):
         if not isinstance(value, Integral) or value < least:
             raise ValueError(f"{what} must be a whole number >= {least}, got {value}.")
+    # A user has 5 + exp(4.5) images on average.
+    limits.check_memory(f"A federation of {num_users} users", int(num_users) * 95 * 4 * 785, "take fewer")
     # 64 sets this stream apart from those that others derive from the same seed.
     rng = np.random.default_rng(np.random.SeedSequence(int(seed), spawn_key=(64,)))
     pools: list[dict[bool, Indices]] = []

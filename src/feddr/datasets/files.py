@@ -12,10 +12,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
-LIMIT = 2 * 2**30
-"""Bytes that a compressed file may expand to; a larger one is for its owner to unpack, if he trusts it."""
+from feddr import limits
 
-LONGEST_LINE = 64 * 2**20
+LIMIT, LONGEST_LINE = limits.DATA, limits.LINE
 CHUNK = 2**20
 OPENERS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
 
@@ -24,6 +23,8 @@ OPENERS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".
 def opened(path: Path) -> Iterator[BinaryIO]:
     """Open a file for reading bytes, decompressed by its suffix, and report what is wrong with it in one line."""
     try:
+        if not path.is_file() and path.exists():  # a pipe would wait for ever, and /dev/zero has no end
+            raise ValueError(f"{path}: cannot be read (not a regular file).")
         with OPENERS.get(path.suffix, open)(path, "rb") as file:
             yield file
     except FileNotFoundError:
@@ -42,22 +43,23 @@ def is_compressed(path: Path) -> bool:
 
 
 def read(path: Path, limit: int | None = None) -> bytes:
-    """Return all bytes of a file, decompressed; a compressed file may have ``limit`` of them, LIMIT by default."""
-    most = (LIMIT if limit is None else limit) if is_compressed(path) else None
+    """Return all bytes of a file, decompressed; it may have ``limit`` of them, LIMIT by default."""
+    most = LIMIT if limit is None else limit
     with opened(path) as file:
         data = take(file, most)
-    if most is not None and len(data) > most:
-        raise ValueError(f"{path}: expands to more than {most:,} bytes; unpack it yourself if you trust it.")
+    if len(data) > most:
+        verb = "expands to" if is_compressed(path) else "has"
+        raise ValueError(f"{path}: {verb} more than {most:,} bytes; cut it into smaller files.")
     return data
 
 
-def take(file: BinaryIO, most: int | None) -> bytes:
+def take(file: BinaryIO, most: int) -> bytes:
     """Return the rest of an open file; with more than ``most`` bytes to come, stop soon after them.
 
     No memory is reserved for more than there is.
     """
     data = bytearray()
-    while (most is None or len(data) <= most) and (chunk := file.read(CHUNK)):
+    while len(data) <= most and (chunk := file.read(CHUNK)):
         data += chunk
     return bytes(data)
 
@@ -66,6 +68,7 @@ def lines(path: Path) -> Iterator[str]:
     """Return the lines of a text in UTF-8, decompressed, one after the other."""
     total = 0
     with opened(path) as file:
+        limits.check_memory(str(path), path.stat().st_size, "cut it into smaller files")
         while line := file.readline(LONGEST_LINE + 1):
             total += len(line)
             if len(line) > LONGEST_LINE or (is_compressed(path) and total > LIMIT):

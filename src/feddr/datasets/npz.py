@@ -1,10 +1,12 @@
 """Arrays from an npz file that is not trusted: the directory of the zip first, no pickle, no size taken on faith."""
 
 import math
+import warnings
 import zipfile
 import zlib
 from collections.abc import Iterable
 from pathlib import Path
+from tokenize import TokenError
 
 import numpy as np
 from numpy.lib import format as npy
@@ -14,6 +16,9 @@ from feddr.datasets import files
 
 RATIO = 1032
 """The most that a byte can expand to by the method deflate."""
+
+NUMBERS = "biuf"
+"""Kinds of arrays that samples are made of: true or false, whole and other numbers."""
 
 HEADERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
 
@@ -55,14 +60,18 @@ def _check_sizes(path: Path, members: list[zipfile.ZipInfo]) -> None:
 def _array(path: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> NDArray[np.generic]:
     with archive.open(info) as file:
         try:
-            shape, fortran, dtype = HEADERS[npy.read_magic(file)](file)
-        except (KeyError, ValueError) as error:
-            reason = str(error).splitlines()[0]
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", UserWarning)  # headers of Python 2, which are as good
+                shape, fortran, dtype = HEADERS[npy.read_magic(file)](file)
+        except (KeyError, ValueError, TokenError, RecursionError, MemoryError) as error:
+            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
             raise ValueError(f"{path}: {info.filename} is not an array of NumPy ({reason}).") from None
         if dtype.hasobject:
             raise ValueError(
                 f"{path}: {info.filename} holds Python objects, which are never loaded; save arrays of numbers."
             )
+        if dtype.kind not in NUMBERS:
+            raise ValueError(f"{path}: {info.filename} must hold numbers, it holds {dtype}.")
         announced, follow = math.prod(shape) * dtype.itemsize, info.file_size - file.tell()
         if announced != follow or min(shape, default=0) < 0:
             raise ValueError(

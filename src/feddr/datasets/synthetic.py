@@ -15,6 +15,7 @@ from numbers import Integral
 import numpy as np
 from numpy.typing import NDArray
 
+from feddr import limits
 from feddr.data import FederatedData
 
 NUM_FEATURES = 60
@@ -120,3 +121,6 @@ def _check(num_clients: int, seed: int) -> None:
         raise ValueError(f"A federation needs num_clients >= 1, a whole number, got {num_clients}.")
     if not isinstance(seed, Integral) or seed < 0:
         raise ValueError(f"The seed must be a whole number >= 0, got {seed}.")
+    # A client has 50 + exp(4 + 2) samples on average.
+    needed = int(num_clients) * 453 * 4 * (NUM_FEATURES + 1)
+    limits.check_memory(f"A federation of {num_clients} clients", needed, "take fewer")

@@ -4,6 +4,7 @@ import csv
 import math
 from dataclasses import dataclass
 from functools import cached_property, partial
+from pathlib import Path
 from typing import NamedTuple
 
 from feddr.delays.delay import Job, Timing
@@ -42,11 +43,16 @@ class Trace:
     @cached_property
     def jobs(self) -> dict[int, list[Line]]:
         """The lines of each client."""
+        from feddr.datasets import files
+
+        path = Path(self.path)
         try:
-            with open(self.path, newline="", encoding="utf-8-sig") as file:
-                return self._read(csv.DictReader(file))
+            path.stat()
+            return self._read(csv.DictReader(files.lines(path)))
         except OSError as error:
             raise ValueError(f"Trace needs a file that can be read, {self.path}: {error.strerror}.") from None
+        except csv.Error as error:
+            raise ValueError(f"{self.path}: not a table ({error}).") from None
 
     def _read(self, reader: "csv.DictReader[str]") -> dict[int, list[Line]]:
         columns = reader.fieldnames or []

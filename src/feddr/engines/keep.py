@@ -57,7 +57,7 @@ class Keeper:
         parts: Mapping[str, Part],
         same: Mapping[str, Any],
     ) -> None:
-        self.rounds, self.seconds = _interval(every)
+        self.rounds, self.seconds = interval(every)
         self.checkpoints = None if folder is None else Checkpoints(Path(folder))
         if resume and folder is None:
             raise ValueError("resume=True needs the folder to go on from, got checkpoint=None; name it.")
@@ -109,10 +109,16 @@ class Keeper:
             raise CheckpointError(
                 f"The checkpoint in {self._place} is that of round {saved.round}, got {rounds} rounds; ask for more."
             )
-        self.run.restore_clients(saved.clients())
-        arrays = saved.state()
-        for name, part in self.parts.items():
-            part.restore(pack.below(name, arrays))
+        try:
+            self.run.restore_clients(saved.clients())
+            arrays = saved.state()
+            for name, part in self.parts.items():
+                part.restore(pack.below(name, arrays))
+        except CheckpointError:
+            raise
+        except (KeyError, IndexError, TypeError, ValueError):
+            # Whole by its checksums, and yet not what feddr writes: somebody made it by hand.
+            raise CheckpointError(f"The checkpoint in {self._place} does not hold the state of this run.") from None
         self.newest = self.tried = saved.round
         self.time = time.monotonic()
         return saved.round
@@ -188,7 +194,7 @@ def _settings(run: "Run", same: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _interval(every: int | str) -> tuple[int | None, float]:
+def interval(every: int | str) -> tuple[int | None, float]:
     """Return the rounds, or None and the seconds, between two checkpoints."""
     seconds = _SECONDS.fullmatch(every) if isinstance(every, str) else None
     if seconds is not None:

@@ -122,4 +122,6 @@ def _stack(ids: list[int], states: list[list[NDArray[Any]]]) -> Arrays:
 
 def _like(leaf: Any, array: Any) -> Any:
     """Return an array of its own; a plain number where the template has one, since the two combine differently."""
+    if np.shape(array) != np.shape(leaf):
+        raise ValueError(f"The state needs an array of shape {np.shape(leaf)}, got {np.shape(array)}.")
     return array.item() if type(leaf) in (int, float) else np.array(array)

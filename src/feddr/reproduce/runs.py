@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from feddr import untrusted
 from feddr.config.labels import OWN, entries
 from feddr.history import COUNTERS, History, Row
 from feddr.tune.jobs import Job, Record, judge, record
@@ -85,11 +86,13 @@ class Runs:
         if not path.exists():
             return None
         try:
-            found = json.loads(path.read_text(encoding="utf-8"))
+            found = untrusted.json(path)
             history = _read(path.with_suffix(".csv"))
+            if not history.rows and found["status"] != "diverged":
+                raise ValueError("its history has no rows")
             seconds = math.nan if found["seconds"] is None else found["seconds"]
             return Finished(history, found["status"], found["reason"], seconds)
-        except (OSError, TypeError, ValueError, KeyError) as error:
+        except (OSError, TypeError, ValueError, KeyError, csv.Error) as error:
             raise ValueError(f"{path} is not the record of a run ({error}); remove it to make the run again.") from None
 
     def job(self, label: str, tables: Mapping[str, Any]) -> Job:
@@ -145,8 +148,7 @@ def _keep(job: Job, history: History, found: Record) -> None:
 def _read(path: Path) -> History:
     """Read a history, also one from before a column was added."""
     rows = []
-    with open(path, newline="", encoding="utf-8") as file:
-        for line in csv.DictReader(file):
-            values: dict[str, Any] = {k: int(v) if k in COUNTERS else float(v) for k, v in line.items()}
-            rows.append(Row(**values))
+    for line in csv.DictReader(untrusted.read(path).decode().splitlines()):
+        values: dict[str, Any] = {k: int(v) if k in COUNTERS else float(v) for k, v in line.items()}
+        rows.append(Row(**values))
     return History(rows)

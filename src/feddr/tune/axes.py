@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from feddr import limits
 from feddr.config import ConfigError, toml
 
 SCALES = ("lin", "log", "int")
@@ -130,8 +131,10 @@ def _range(key: str, scale: str, parts: Sequence[str], random: bool) -> Axis:
     found = Range(scale, low, high)
     if random:
         return found
-    if rest[0] < 2 or rest[0] != int(rest[0]):
+    if rest[0] < 2 or not rest[0].is_integer():
         raise ConfigError(f"{key} needs a COUNT of at least 2, got {got}.")
+    if rest[0] > limits.TRIALS:
+        raise ConfigError(f"{key} needs a COUNT of at most {limits.TRIALS}, got {got}.")
     return found.spaced(int(rest[0]))
 
 

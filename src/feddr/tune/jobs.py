@@ -130,7 +130,22 @@ class Record:
     def loads(cls, line: str) -> Self:
         """Read what ``dumps`` wrote."""
         found = json.loads(line)
-        return cls(**found | {"seconds": math.nan if found["seconds"] is None else found["seconds"]})
+        read = cls(**found | {"seconds": math.nan if found["seconds"] is None else found["seconds"]})
+        for name, kind in RECORDED.items():
+            if not isinstance(getattr(read, name), kind):
+                raise ValueError(f"{name} must not be {getattr(read, name)!r}")
+        return read
+
+
+RECORDED: Mapping[str, Any] = {
+    **dict.fromkeys(("algorithm", "status", "reason"), str),
+    **dict.fromkeys(("number", "seed", "rounds", "local_steps", "bytes_up", "bytes_down"), int),
+    **dict.fromkeys(("settings", "row"), dict),
+    "value": float | int | None,
+    "round": int | None,
+    "seconds": float | int,
+}
+"""What a line of a file must hold, which somebody may have edited."""
 
 
 def record(job: Job, status: Status, **more: Any) -> Record:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from feddr import config as configs
+from feddr import limits
 from feddr.config import Config, ConfigError, toml
 from feddr.config.labels import OWN, entries, labels
 from feddr.config.overrides import override
@@ -138,6 +139,8 @@ def plan(raw: Mapping[str, Any], **given: Any) -> Search:
     trials = asked.get("trials")
     if trials is not None and trials < 1:
         raise ConfigError(f"trials must be at least 1, got {trials}.")
+    if trials is not None and trials > limits.TRIALS:
+        raise ConfigError(f"trials must be at most {limits.TRIALS}, got {trials}.")
     space = _space(tables, asked)
     first = {label: {key: axis.draw(0.0) for key, axis in axes.items()} for label, axes in space.axes.items()}
     config = _parse(tables, first)

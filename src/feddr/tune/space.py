@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from feddr import limits
 from feddr.config import ConfigError, toml
 from feddr.config.labels import OWN, entries, labels
 from feddr.config.overrides import addressed
@@ -112,6 +113,8 @@ def _grid(axes: Mapping[str, Axis]) -> Iterator[Settings]:
         if isinstance(axis, Range):
             raise ConfigError(f"{key} is a range, {axis.spec}, and a grid needs a number of values.")
     values = [axis.values for axis in axes.values() if isinstance(axis, Choice)]
+    if (size := math.prod(map(len, values))) > limits.TRIALS:
+        raise ConfigError(f"A grid has at most {limits.TRIALS:,} settings, this one has {size:,}; use --random.")
     return (dict(zip(axes, point, strict=True)) for point in itertools.product(*values))
 
 

@@ -4,7 +4,6 @@ A line is written at once when its run ends and never changed, so a search that 
 under way. Of two lines for one run the later counts.
 """
 
-import contextlib
 import json
 import os
 from collections.abc import Iterator, Mapping
@@ -12,6 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from feddr import files, limits, untrusted
 from feddr.config import ConfigError, toml
 from feddr.tune.jobs import Record
 from feddr.tune.plan import Search
@@ -34,11 +34,12 @@ class Store:
     def __init__(self, folder: Path, search: Search) -> None:
         self.folder, self.records = folder, dict[tuple[str, int, int], Record]()
         spec = json.loads(json.dumps(search.spec()))
+        untrusted.check_links(*folder.iterdir())
         path = folder / SEARCH
         if path.exists():
             _check_same(folder, _search(path), spec)
         else:
-            _write(path, json.dumps(spec, indent=2) + "\n")
+            files.replace(path, (json.dumps(spec, indent=2) + "\n").encode())
         self._file = os.open(folder / RUNS, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
         try:
             self._lock()
@@ -86,6 +87,8 @@ class Store:
             ) from None
 
     def _read(self) -> Iterator[Record]:
+        if os.fstat(self._file).st_size > limits.RECORD:
+            raise ConfigError(f"{self.folder / RUNS} has more than the {limits.RECORD:,} bytes that records may have.")
         with open(self._file, "rb", closefd=False) as file:
             text = file.read()
         whole = text.rfind(b"\n") + 1
@@ -94,13 +97,13 @@ class Store:
         for number, line in enumerate(text[:whole].splitlines(), start=1):
             try:
                 yield Record.loads(line.decode())
-            except (ValueError, TypeError, KeyError, UnicodeDecodeError) as error:
+            except (ValueError, TypeError, KeyError, RecursionError) as error:
                 raise ConfigError(f"{self.folder / RUNS}, line {number} is not a record of a run: {error}.") from None
 
 
 def _search(path: Path) -> dict[str, Any]:
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = untrusted.json(path)
     except ValueError as error:
         raise ConfigError(f"{path} is not the description of a search: {error}.") from None
     if not isinstance(found, dict):
@@ -136,17 +139,3 @@ def _name(path: tuple[str, ...]) -> str:
 
 def _value(found: Mapping[tuple[str, ...], Any], key: tuple[str, ...]) -> str:
     return toml.text(found[key]) if key in found else "not there"
-
-
-def _write(path: Path, text: str) -> None:
-    """Write a file that is there as a whole or not at all."""
-    new = path.with_name(f"{path.name}.new")
-    try:
-        with open(new, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(new, path)
-    finally:
-        with contextlib.suppress(FileNotFoundError):
-            new.unlink()

@@ -1,0 +1,36 @@
+"""The files of a run, which anybody may have written: read up to a limit, and refused by name where they are wrong."""
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from feddr import untrusted
+
+
+def text(path: Path) -> str:
+    """Return a text."""
+    with reading(path):
+        return untrusted.read(path).decode()
+
+
+def table(path: Path) -> dict[str, Any]:
+    """Return an object of JSON, empty where there is no file."""
+    if not path.is_file():
+        return {}
+    with reading(path):
+        found = untrusted.json(path)
+        if not isinstance(found, dict):
+            raise ValueError(f"a JSON object is needed, got {type(found).__name__}")
+        return found
+
+
+@contextlib.contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Say which file is wrong."""
+    try:
+        yield
+    except OSError as error:
+        raise ValueError(f"{path}: cannot be read, {error.strerror}.") from None
+    except (ValueError, TypeError, StopIteration) as error:
+        raise ValueError(f"{path}: is not what feddr has written, {error}.") from None
