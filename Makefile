@@ -54,7 +54,7 @@ test-modules: .venv/ready  ## models of PyTorch, flax and equinox, which are ins
 	@FEDDR_COMPILATION_CACHE="$(CURDIR)/.pytest_cache/compiled" $(BIN)/python -m pytest -n 0 tests/modules
 
 FUZZ ?= 10000
-fuzz: .venv/ready  ## broken configs, data files and arguments: FUZZ=10000 cases, others each time, about a quarter of an hour
+fuzz: .venv/ready  ## broken configs, data files and arguments: FUZZ=10000 cases, others each time, about ten minutes
 	@FEDDR_COMPILATION_CACHE="$(CURDIR)/.pytest_cache/compiled" FEDDR_FUZZ=$(FUZZ) FEDDR_FUZZ_SEED=$${FEDDR_FUZZ_SEED:-$$(date +%s)} \
 	  $(BIN)/python -m pytest tests/fuzz/test_fuzz.py -n 0 -s --hypothesis-profile=explore
 
