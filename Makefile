@@ -31,7 +31,7 @@ types: .venv/ready  ## mypy, strict
 tests: .venv/ready  ## the test suite
 	@FEDDR_COMPILATION_CACHE="$(CURDIR)/.pytest_cache/compiled" $(BIN)/python -m pytest -n auto
 
-test-slow: .venv/ready  ## the tests that start processes, sync disks or search, about ten minutes
+test-slow: .venv/ready  ## theorems, kills, disks, searches, random interleavings: about ten minutes
 	@FEDDR_COMPILATION_CACHE="$(CURDIR)/.pytest_cache/compiled" $(BIN)/python -m pytest -n auto -m slow
 
 test-deploy: .venv/ready  ## kills, restarts, intruders: real SuperLinks and SuperNodes, about six minutes

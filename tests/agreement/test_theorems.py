@@ -10,6 +10,8 @@ from feddr.history import Row
 from feddr.sampling import Sampling, p_hat
 from tests.nonconvex import make
 
+pytestmark = pytest.mark.slow
+
 SCHEMES: list[Sampling] = [sampling.Full(), sampling.Uniform(1), sampling.Independent((0.3, 0.9, 0.5, 0.6))]
 SEEDS = range(4)
 

@@ -3,6 +3,7 @@
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import invariant
 
@@ -11,6 +12,8 @@ from feddr.algorithms import Algorithm, Uploads
 from feddr.engines import rounds as common
 from feddr.flower import turns
 from tests.flower.machine import CLIENTS, SEED, WEIGHTS, Machine, problem, solve
+
+pytestmark = pytest.mark.slow
 
 
 def undisturbed(algorithm: Algorithm, sampling: feddr.sampling.Sampling, rounds: int) -> Any:
