@@ -13,6 +13,7 @@ from safetensors.numpy import load_file
 
 import feddr
 from feddr import tree
+from feddr.engines import rounds as common
 from feddr.engines.rounds import Progress
 from tests.conftest import make_regression
 
@@ -214,3 +215,12 @@ def test_a_cache_folder_that_cannot_be_made_is_done_without(tmp_path: Path) -> N
     variables = {**os.environ, "FEDDR_COMPILATION_CACHE": str(tmp_path / "file" / "below")}
     done = subprocess.run([sys.executable, "-c", code], env=variables, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "None"
+
+
+@pytest.mark.parametrize("key", [(0, 0, 0), (7, 29, 3), (2**32 - 1, 10**6, 0), (2**32, 1, 1), (2**70, 0, 5)])
+def test_the_randomness_of_a_client_is_numpys_for_its_key(key: tuple[int, int, int]) -> None:
+    """Results depend on it, so a faster way to make a generator must make the same one."""
+    ours, numpys = common.client_rng(*key), np.random.default_rng([0, *key])
+    assert ours.integers(2**63, size=8).tolist() == numpys.integers(2**63, size=8).tolist()
+    ours, numpys = common.sampling_rng(*key[:2]), np.random.default_rng([1, *key[:2]])
+    assert ours.random(4).tolist() == numpys.random(4).tolist()

@@ -165,6 +165,8 @@ class FakeGrid(Grid):
         except Exception as error:
             return Message(Error(RAISED, f"{type(error)}:<'{error}'>"), reply_to=message)
 
+    # The rest of Flower's interface, which a deployment must not use: whatever calls it fails.
+
     def set_run(self, run: Any) -> None:
         raise NotImplementedError
 
