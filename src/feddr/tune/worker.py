@@ -10,9 +10,10 @@ import os
 import queue
 import sys
 import threading
+from collections.abc import Callable
 
 
-def main() -> None:
+def main(answer: Callable[[str], str]) -> None:
     """Answer until there is nobody to answer to."""
     # The standard output is for answers; what anything else prints goes where errors go.
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
@@ -38,4 +39,4 @@ def _listen(lines: "queue.SimpleQueue[str]") -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(answer)
