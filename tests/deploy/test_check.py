@@ -136,6 +136,10 @@ def test_a_used_port_is_a_problem() -> None:
     [
         (lambda folder: (folder / "ca.crt").unlink(), "ca.crt"),
         (lambda folder: (folder / "ca.crt").write_text("no certificate"), "ca.crt"),
+        (
+            lambda folder: (folder / "ca.crt").write_bytes(b" " * (2**20 + 1) + (folder / "ca.crt").read_bytes()),
+            "ca.crt",
+        ),
         (lambda folder: (folder / "server.key").unlink(), "server key"),
         (lambda folder: (folder / "server.key").chmod(0o640), "server key"),
     ],

@@ -13,7 +13,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 import feddr
-from feddr import tree
+from feddr import limits, tree
 from feddr.algorithms import Deployable
 from feddr.flower import DamagedError, Refused, disk
 from feddr.flower.ledger import Ledger
@@ -86,6 +86,16 @@ def test_bytes_are_on_the_disk_before_their_name_and_the_name_before_it_returns(
 def test_a_file_that_was_cut_short_is_damaged(cut: int) -> None:
     with pytest.raises(DamagedError):
         disk.unpack(disk.pack({}, {"x": np.arange(5.0)})[:cut])
+
+
+def test_a_file_too_large_for_memory_is_refused_by_its_size(tmp_path: Path) -> None:
+    generations = disk.Generations(tmp_path)
+    generations.save(1, {"round": 1}, {"x": np.zeros(3)})
+    with open(generations.path(2), "wb") as file:
+        file.truncate(limits.memory())  # a hole of that length, which takes no space
+    with pytest.raises(DamagedError, match="more than this machine could have written"):
+        disk.read(generations.path(2))
+    assert [number for number, _ in generations.whole()] == [1]
 
 
 def test_two_generations_are_kept(tmp_path: Path) -> None:

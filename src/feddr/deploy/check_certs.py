@@ -9,6 +9,7 @@ from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from feddr import limits, untrusted
 from feddr.deploy.check import Finding
 
 MAKE = "feddr deploy certs"
@@ -47,7 +48,7 @@ def _server(server: x509.Certificate, ca: x509.Certificate, key: Path) -> Iterat
         yield Finding("server key", "problem", f"no {key}", MAKE)
         return
     try:
-        private = serialization.load_pem_private_key(key.read_bytes(), None)
+        private = serialization.load_pem_private_key(untrusted.read(key, limits.CONFIG), None)
         same = private.public_key() == server.public_key()
     except (ValueError, TypeError, UnsupportedAlgorithm):
         same = False
@@ -56,7 +57,7 @@ def _server(server: x509.Certificate, ca: x509.Certificate, key: Path) -> Iterat
 
 def _node_key(path: Path) -> Finding:
     try:
-        key = serialization.load_ssh_private_key(path.read_bytes(), None)
+        key = serialization.load_ssh_private_key(untrusted.read(path, limits.CONFIG), None)
     except (ValueError, TypeError, UnsupportedAlgorithm):
         return Finding("node key", "problem", f"{path} is not a key in OpenSSH's format", MAKE)
     if not isinstance(key, ec.EllipticCurvePrivateKey):
@@ -85,7 +86,7 @@ def _validity(what: str, certificate: x509.Certificate) -> Finding:
 
 def _load(path: Path) -> x509.Certificate | Finding:
     try:
-        return x509.load_pem_x509_certificate(path.read_bytes())
+        return x509.load_pem_x509_certificate(untrusted.read(path, limits.CONFIG))
     except OSError as error:
         return Finding(path.name, "problem", f"{path}: {error.strerror}", MAKE)
     except ValueError:

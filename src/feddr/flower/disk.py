@@ -15,11 +15,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from feddr import files, tree
+from feddr import files, limits, tree
 from feddr.tree import Tree
 
 Arrays = dict[str, NDArray[Any]]
 SUFFIX = ".safetensors"
+COPIES = 3
+"""How often the bytes of a file are in memory while it is read: as they came, as arrays, and one of these to be checked."""
 
 
 class DamagedError(OSError):
@@ -64,7 +66,10 @@ def unpack(data: bytes, source: object = "This file") -> Record:
 
 
 def read(path: Path) -> Record:
-    """Return what is in a file."""
+    """Return what is in a file; DamagedError where it is too large to be one of feddr's."""
+    size = path.stat().st_size
+    if size * COPIES > limits.memory():
+        raise DamagedError(f"{path} has {size:,} bytes, more than this machine could have written.")
     return unpack(path.read_bytes(), path)
 
 
