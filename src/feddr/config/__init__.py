@@ -5,6 +5,8 @@ A table names a function or a class and gives its arguments, as in Python (``par
     name = "first"                  # also seed, init_seed, weights, precision, evaluate_every, personal, certify,
                                     # on_bad_client
     rounds = 200
+    engine = "clock"                # optional: virtual time, see below
+    updates = 2000                  # of asynchronous methods; also concurrency, deadline, evaluate_every_updates
 
     [data]
     name = "synthetic"              # its seed is that of the experiment unless it has its own
@@ -28,9 +30,6 @@ A table names a function or a class and gives its arguments, as in Python (``par
     [sampling]                      # Full by default
     name = "Uniform"
     m = 10
-
-    engine = "clock"                # virtual time, at the top of the file: see below
-    updates = 2000                  # of asynchronous methods; also concurrency, deadline, evaluate_every_updates
 
     [delays]                        # of all methods; one second a job by default
     name = "Combined"

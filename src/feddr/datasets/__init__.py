@@ -1,4 +1,4 @@
-"""Data sets, each a function that returns a :class:`feddr.data.FederatedData`; ``partition`` deals samples out."""
+"""Data sets, each a function that returns a ``feddr.data.FederatedData``; ``partition`` deals samples out."""
 
 from feddr.datasets import partition as partition
 from feddr.datasets.bundled import bundled

@@ -30,7 +30,7 @@ def bundled(
         ``"breast_cancer"`` (569 samples, 30 features, 2 classes), ``"digits"`` (1797, 64, 10), ``"iris"`` (150, 4, 3),
         ``"wine"`` (178, 13, 3), or ``"diabetes"`` (442, 10, a number to predict: for ``Problem.regression``).
     partition, num_clients, shards_per_client, beta, sigma, min_samples
-        As in :func:`feddr.datasets.mnist`.
+        As in ``feddr.datasets.mnist``.
     standardise
         Whether to centre and scale each feature by the training samples of all clients together.
     test_share

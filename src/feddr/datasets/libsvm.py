@@ -41,7 +41,7 @@ def libsvm(
     path
         The file: plain text, ``.gz``, ``.bz2`` or ``.xz``. What follows a # is a comment.
     partition, num_clients, shards_per_client, beta, sigma, min_samples
-        As in :func:`feddr.datasets.mnist`.
+        As in ``feddr.datasets.mnist``.
     num_features
         Width of a sample; the largest index by default. Files of one set may have different largest indices.
     labels

@@ -48,7 +48,7 @@ def shards(labels: ArrayLike, num_clients: int, shards_per_client: int = 2, seed
     Parameters
     ----------
     labels, num_clients, seed
-        As in :func:`iid`. Samples of one label are sorted at random.
+        As in ``iid``. Samples of one label are sorted at random.
     shards_per_client
         How many shards a client gets; a client sees about as many labels.
     """
@@ -70,7 +70,7 @@ def dirichlet(
     Parameters
     ----------
     labels, num_clients, seed
-        As in :func:`iid`; the labels are classes.
+        As in ``iid``; the labels are classes.
     beta
         Small for clients with few labels each and very different sizes, large for clients that are alike.
     min_samples
@@ -100,7 +100,7 @@ def quantity(
     Parameters
     ----------
     labels, num_clients, seed
-        As in :func:`iid`.
+        As in ``iid``.
     sigma
         Spread of the logarithm of a client's size; 0 for equal sizes.
     min_samples

@@ -76,12 +76,12 @@ def synthetic(r: float, s: float, num_clients: int = 30, seed: int = 0) -> Feder
 def synthetic_iid(num_clients: int = 30, seed: int = 0) -> FederatedData:
     """Return synthetic-iid: one linear classifier and one law of the features for all clients.
 
-    As in :func:`synthetic`, with v = 0 and one W, b ~ N(0, 1) for everybody; the sizes still differ.
+    As in ``synthetic``, with v = 0 and one W, b ~ N(0, 1) for everybody; the sizes still differ.
 
     Parameters
     ----------
     num_clients, seed
-        As in :func:`synthetic`.
+        As in ``synthetic``.
 
     Returns
     -------

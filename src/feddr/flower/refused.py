@@ -15,6 +15,7 @@ Reason = Literal[
     "too-far",
 ]
 REASONS: tuple[Reason, ...] = get_args(Reason)
+"""Why an upload can be refused."""
 
 
 class Refused(ValueError):  # noqa: N818  it is the answer to an upload, and reads as one

@@ -15,10 +15,14 @@ from feddr.tree import Tree
 class Subproblem(NamedTuple):
     """minimise f_i(x) + <linear, x> + ||x - center||^2 / (2 eta), started at ``start``.
 
-    A missing ``center`` stands for 1/eta = 0, a missing ``linear`` for v = 0.
-
     Parameters
     ----------
+    start
+        Where the solver begins.
+    center, eta
+        The proximal term; without a center there is none.
+    linear
+        The linear term v; without it v = 0.
     descent
         The steps to take, where the algorithm prescribes them; g takes part in some of them.
     probe
