@@ -21,7 +21,7 @@ from feddr.tree import Tree
 Arrays = dict[str, NDArray[Any]]
 SUFFIX = ".safetensors"
 COPIES = 3
-"""How often the bytes of a file are in memory while it is read: as they came, as arrays, and one of these to be checked."""
+"""How often the bytes of a file are in memory while it is read: as they came, as arrays, and one of those again."""
 
 
 class DamagedError(OSError):
