@@ -1,0 +1,213 @@
+"""What the documentation says exists, runs and can be found; ``make docs`` builds the site, which no test needs."""
+
+import ast
+import importlib.util
+import inspect
+import os
+import re
+import runpy
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+import typer
+
+import feddr
+from feddr import algorithms, prox
+from feddr.cli import app
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+LEFT_OUT = {"site", "runs", "dist", "node_modules"}
+PAGES = sorted(
+    path
+    for path in ROOT.rglob("*.md")
+    if not any(part.startswith(".") or part in LEFT_OUT for part in path.relative_to(ROOT).parts)
+)
+FENCE = re.compile(r"^( *)(`{3,})(\w*)[^\n]*\n(.*?)^\1\2 *$", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"!?\[[^\]]*\]\(([^()\s]+(?:\([^()\s]*\))?)\)")
+HEADING = re.compile(r"^#{1,6} +(.+?) *$", re.MULTILINE)
+REGULARISERS = sorted(
+    name for name in prox.__all__ if isinstance(found := getattr(prox, name), type) and "prox" in vars(found)
+)
+REGULARISERS.remove("Regulariser")  # the protocol
+
+
+def named(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def prose(path: Path) -> str:
+    """Return a page without its code."""
+    return re.sub(r"`[^`\n]*`", "``", FENCE.sub("", path.read_text(encoding="utf-8")))
+
+
+def anchors(path: Path) -> set[str]:
+    """Return the anchors of a page's headings, as repository viewers and mkdocs.yml make them."""
+    found: set[str] = set()
+    for title in HEADING.findall(FENCE.sub("", path.read_text(encoding="utf-8"))):
+        slug = re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
+        count = sum(name == slug or re.fullmatch(rf"{re.escape(slug)}-\d+", name) is not None for name in found)
+        found.add(f"{slug}-{count}" if count else slug)
+    return found
+
+
+def blocks(path: Path, language: str) -> Iterator[tuple[int, str]]:
+    """Return the code of a language on a page, each with its line."""
+    text = path.read_text(encoding="utf-8")
+    for block in FENCE.finditer(text):
+        if block[3] == language:
+            yield text.count("\n", 0, block.start()) + 2, block[4]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=named)
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in LINK.findall(prose(page)):
+        if target.startswith(("http://", "https://", "mailto:")):
+            continue
+        name, _, anchor = target.partition("#")
+        file = Path(os.path.normpath(page.parent / name)) if name else page
+        assert file.exists(), f"{named(page)} links to {target}, which is not there"
+        assert "site" not in file.relative_to(ROOT).parts[:1], f"{named(page)} links to {target}, which is built"
+        if anchor and file.suffix == ".md":
+            documented = re.findall(r"^::: (\S+)", file.read_text(encoding="utf-8"), re.MULTILINE)
+            assert anchor in anchors(file) | set(documented), f"{named(page)} links to {target}, which has no such part"
+
+
+def test_every_regulariser_has_a_section_with_formula_code_and_picture() -> None:
+    text = (DOCS / "REGULARISERS.md").read_text(encoding="utf-8")
+    sections = dict(re.findall(r"^## (\w+)\n(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL))
+    assert sorted(sections) == REGULARISERS
+    for name, section in sections.items():
+        assert "$$" in section, name
+        assert re.search(rf"```python\ng = feddr\.prox\.{name}\(", section), name
+        assert f"(pictures/regularisers/{name}.png)" in section, name
+
+
+def test_every_regulariser_has_a_small_picture() -> None:
+    drawn = runpy.run_path(str(DOCS / "make_pictures.py"))
+    assert sorted(drawn["PICTURES"]) == REGULARISERS
+    sizes = {path.stem: path.stat().st_size for path in drawn["FOLDER"].iterdir()}
+    assert sorted(sizes) == REGULARISERS
+    assert max(sizes.values()) < 60_000
+
+
+def test_the_code_of_regularisers_runs() -> None:
+    code = "\n".join(block for _, block in blocks(DOCS / "REGULARISERS.md", "python"))
+    values: dict[str, Any] = {}
+    exec(compile(code.replace("g = ", "g = made = "), "REGULARISERS.md", "exec"), values)
+    assert isinstance(values["made"], prox.Regulariser)
+
+
+def test_every_algorithm_has_a_row() -> None:
+    text = (DOCS / "CHOOSING.md").read_text(encoding="utf-8")
+    table = text.split("| method |")[1].split("\n\n")[0]
+    rows = {name for line in table.splitlines() for name in re.findall(r"`(\w+)`", line.split("|")[1])}
+    methods = {name for name in algorithms.__all__ if "composite" in vars(getattr(algorithms, name))} - {"Algorithm"}
+    assert rows == methods
+
+
+@pytest.mark.parametrize("name", sorted({*feddr._MODULES, "algorithms", "config"}))
+def test_every_module_has_a_page_with_all_its_names(name: str) -> None:
+    documented = re.findall(r"^::: (\S+)", (DOCS / "api" / f"{name}.md").read_text(encoding="utf-8"), re.MULTILINE)
+    source = ROOT / "src" / "feddr" / name
+    if f"feddr.{name}" in documented and source.is_dir():
+        # What reads the sources takes a function for the file of its own name, so it must be asked for in there.
+        text = (source / "__init__.py").read_text(encoding="utf-8")
+        public = ast.literal_eval(re.findall(r"__all__ = (\[.*?\])", text, re.DOTALL)[0])
+        hidden = {f"feddr.{name}.{word}" for word in public if (source / f"{word}.py").exists()}
+        assert hidden <= {path.rpartition(".")[0] for path in documented} | set(documented)
+    else:
+        assert documented
+
+
+ADDING = list(blocks(DOCS / "ADDING.md", "python"))
+
+
+def test_everything_that_can_be_added_is_shown() -> None:
+    titles = HEADING.findall(FENCE.sub("", (DOCS / "ADDING.md").read_text(encoding="utf-8")))[1:]
+    assert len(titles) == len(ADDING) == 8
+
+
+@pytest.mark.parametrize(("line", "code"), ADDING, ids=[f"line {line}" for line, _ in ADDING])
+def test_the_code_of_adding_your_own_runs(line: int, code: str, tmp_path: Path) -> None:
+    program = tmp_path / f"adding_{line}.py"
+    program.write_text("\n" * (line - 1) + code)
+    runpy.run_path(str(program))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=named)
+def test_names_and_arguments_in_code_exist(page: Path) -> None:
+    for line, code in blocks(page, "python"):
+        for node in ast.walk(ast.parse(code, f"{page.name}, from line {line}")):
+            if isinstance(node, ast.Attribute) and (path := dotted(node)) is not None:
+                resolve(path)
+            if isinstance(node, ast.Call) and (path := dotted(node.func)) is not None:
+                called = resolve(path)
+                known = {} if called is None else inspect.signature(called).parameters
+                wrong = [word.arg for word in node.keywords if word.arg and known and word.arg not in known]
+                assert not wrong, f"{named(page)}, from line {line}: {path} has no {wrong}"
+
+
+def dotted(node: ast.expr) -> str | None:
+    """Return an expression that is a name of feddr, such as feddr.prox.L1."""
+    words = []
+    while isinstance(node, ast.Attribute):
+        words.append(node.attr)
+        node = node.value
+    return (
+        ".".join(["feddr", *reversed(words)]) if words and isinstance(node, ast.Name) and node.id == "feddr" else None
+    )
+
+
+def resolve(path: str) -> Any:
+    """Return what a name of feddr stands for; None where a package that it needs is not there."""
+    _, *words = path.split(".")
+    if words[0] == "torch" and importlib.util.find_spec("torch") is None:
+        return None
+    found: Any = feddr
+    for word in words:
+        found = getattr(found, word)
+    return found
+
+
+COMMAND = re.compile(r"^(?:\$ )?(?:\w+=\S+ )*feddr ([a-z][^\n#]*)", re.MULTILINE)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=named)
+def test_commands_and_options_exist(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    code = [block for _, block in blocks(page, "sh")] + re.findall(r"(?:^    [^\n]*\n)+", text, re.MULTILINE)
+    for block in code:
+        for line in COMMAND.findall(re.sub(r"\\\n *", " ", re.sub(r"^    ", "", block, flags=re.MULTILINE))):
+            words = line.split(" & ")[0].split()
+            command: Any = typer.main.get_command(app)
+            while isinstance(command, click.Group):
+                assert words[0] in command.commands, f"{named(page)}: feddr {line}"
+                command = command.commands[words.pop(0)]
+            known = {option for parameter in command.params for option in parameter.opts}
+            asked = {word.split("=")[0] for word in words if word.startswith("--")}
+            assert asked <= known | {"--help"}, f"{named(page)}: feddr {line}"
+
+
+def test_formulas_are_understood() -> None:
+    hooks = runpy.run_path(str(DOCS / "hooks.py"))
+    count = 0
+    for page in sorted(DOCS.glob("*.md")):
+        for display, inline in re.findall(r"\$\$\n(.*?)\n\$\$|\$(\S[^$\n]*)\$", prose(page), re.DOTALL):
+            kind, ends = ("div", r"\[\]") if display else ("span", r"\(\)")
+            marked = f'<{kind} class="arithmatex">\\{ends[1]}{display or inline}\\{ends[-1]}</{kind}>'
+            shown = hooks["on_page_content"](marked)
+            assert "<math" in shown, (page.name, marked)
+            assert "\\" not in shown, (page.name, shown)
+            count += 1
+    assert count > 16
+
+
+def test_links_out_of_the_documentation_become_paths() -> None:
+    hook = runpy.run_path(str(DOCS / "hooks.py"))["on_page_markdown"]
+    assert hook("see [plan.py](../src/feddr/engines/plan.py).") == "see `src/feddr/engines/plan.py`."
+    assert hook("[`a/b`](../a/b/), [the gallery](../examples/README.md)") == "`a/b`, the gallery (`examples/README.md`)"
+    assert hook("[Data](DATA.md#the-sets)") == "[Data](DATA.md#the-sets)"
