@@ -224,8 +224,9 @@ def test_without_g_they_are_fedavg(algorithm: Algorithm) -> None:
     assert np.max(np.abs(ours.params - theirs.params)) < 1e-13
 
 
-@pytest.mark.parametrize("g", [feddr.prox.Simplex(), feddr.prox.LInf(0.1)], ids=repr)
-@pytest.mark.parametrize("algorithm", [feddr.FedMid(), feddr.FedDualAvg()], ids=repr)
+@pytest.mark.parametrize(
+    ("algorithm", "g"), [(feddr.FedMid(), feddr.prox.Simplex()), (feddr.FedDualAvg(), feddr.prox.LInf(0.1))], ids=repr
+)
 def test_other_regularisers_and_single_precision(algorithm: Algorithm, g: feddr.prox.Regulariser) -> None:
     """A tau of zero at the start harms nobody, and float32 follows float64."""
     problem = feddr.Problem(squares, make_regression((7, 20), 4, seed=1), np.full(4, 0.25), g)

@@ -65,7 +65,9 @@ SOLVERS: dict[str, feddr.local.LocalSolver] = {
 }
 
 
-@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize(
+    "solver", ["sgd", *(pytest.param(name, marks=pytest.mark.slow) for name in ("all rows", "adam"))]
+)
 def test_all_plans_agree(solver: str) -> None:
     everyone = list(range(len(SIZES)))
     expected = solve(clients(ALONE, SOLVERS[solver], mean_gradient=True), everyone)

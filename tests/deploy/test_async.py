@@ -12,6 +12,7 @@ from tests.deploy.outcome import APP, counted_once, distance, invariant
 pytestmark = pytest.mark.deploy
 
 DELAYS = (0.0, 2.0, 6.0)
+SETTINGS = {"eta": 0.4, "alpha": 1.8, "feddr__rounds": 18, "feddr__name": "async", "feddr__evaluate_every": 3}
 
 
 def test_nodes_of_different_speed_reach_the_pooled_solution(tmp_path: Path) -> None:
@@ -21,7 +22,7 @@ def test_nodes_of_different_speed_reach_the_pooled_solution(tmp_path: Path) -> N
             federation.start_node(i, "--config", f"delay={delay}")
         for i in range(len(DELAYS)):
             federation.wait_joined(i, 1)
-        federation.submit(APP, mode="async", clients=3, feddr__rounds=24, feddr__name="async", feddr__evaluate_every=3)
+        federation.submit(APP, mode="async", clients=3, **SETTINGS)
         federation.wait_event("async", "end", 150)
         log, folder = federation.log("async"), federation.run_folder("async")
 
@@ -32,7 +33,7 @@ def test_nodes_of_different_speed_reach_the_pooled_solution(tmp_path: Path) -> N
             staleness.append(line["staleness"])
             by_client[line["client"]] += 1
         version = line["version"] if line["event"] == "step" else version
-    assert version == len(staleness) == 24
+    assert version == len(staleness) == SETTINGS["feddr__rounds"]
     assert max(staleness) >= 1, "three clients at once, so an update meets those of others"
     assert by_client[0] > by_client[2], "the fast client does not wait for the slow one"
 

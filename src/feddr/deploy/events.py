@@ -31,9 +31,3 @@ class Events:
             file.write(json.dumps(line) + "\n")
         if not self.quiet:
             print(f"{time} {self.source}: {text}", file=sys.stderr, flush=True)
-
-
-def read(path: Path) -> list[dict[str, object]]:
-    """Return the events of a file, oldest first."""
-    with open(path, encoding="utf-8") as file:
-        return [json.loads(line) for line in file]

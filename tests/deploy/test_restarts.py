@@ -1,8 +1,7 @@
-"""The server app killed and submitted again; a task that outlives its time."""
+"""The server app or the SuperLink killed in the midst of a run, then submitted again; a task that outlives its time."""
 
 import os
 import signal
-from collections.abc import Iterator
 
 import pytest
 
@@ -10,15 +9,7 @@ from tests.deploy.faults import record
 from tests.deploy.harness import Federation, wait_for
 from tests.deploy.outcome import APP, counted_once, invariant, is_the_reference_run
 
-pytestmark = pytest.mark.deploy
-
-
-@pytest.fixture(scope="module")
-def federation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Federation]:
-    with Federation(tmp_path_factory.mktemp("app")) as started:
-        started.start_server()
-        started.start_nodes(range(2))
-        yield started
+pytestmark = [pytest.mark.deploy, pytest.mark.xdist_group("two nodes")]
 
 
 def test_a_task_that_outlives_its_time_is_sent_again(federation: Federation) -> None:
@@ -45,7 +36,7 @@ def test_a_task_that_outlives_its_time_is_sent_again(federation: Federation) -> 
 
 def test_a_killed_server_app_goes_on_when_it_is_submitted_again(federation: Federation) -> None:
     (federation.node_state(1) / "faults").write_text("\nhold-before")
-    settings = {"clients": 2, "feddr__rounds": 3, "feddr__name": "app"}
+    settings = {"clients": 2, "feddr__rounds": 2, "feddr__name": "app"}
     first = federation.submit(APP, **settings)
     wait_for((federation.node_state(1) / "held").exists, 90, "node 1 in its second update", federation.explain)
     federation.wait_event("app", "accepted", 60, times=3)  # the other one's second update is in the books
@@ -60,7 +51,7 @@ def test_a_killed_server_app_goes_on_when_it_is_submitted_again(federation: Fede
     log = federation.log("app")
     (resumed,) = [line for line in log if line["event"] == "resume"]
     assert resumed["version"] == 1
-    is_the_reference_run(folder, 3, 2)
+    is_the_reference_run(folder, 2, 2)
     assert invariant(folder) <= 1e-15
     counted_once(log, folder)
     record(
@@ -68,4 +59,30 @@ def test_a_killed_server_app_goes_on_when_it_is_submitted_again(federation: Fede
         "kill -9 of the ServerApp in the midst of a round; the run submitted again under its name",
         "`resume` at the version on the disk, with the round's uploads so far",
         "the round goes on: the undisturbed run, to 1e-12",
+    )
+
+
+def test_a_killed_superlink_comes_back_and_the_run_goes_on(federation: Federation) -> None:
+    settings = {"clients": 2, "feddr__rounds": 2, "feddr__name": "link"}
+    federation.submit(APP, **settings)
+    federation.wait_event("link", "accepted", 120, times=3)
+    before = len(federation.server_events("ready"))
+    federation.kill_server()
+    folder = federation.run_folder("link")
+    assert invariant(folder) <= 1e-15
+    federation.wait_ready(before + 1)
+    wait_for(lambda: not federation.processes("flwr-serverapp"), 60, "the old app is gone", federation.explain)
+    federation.submit(APP, **settings)
+    federation.wait_event("link", "end", 90)
+    log = federation.log("link")
+
+    assert [line["version"] for line in log if line["event"] == "resume"] == [1]
+    is_the_reference_run(folder, 2, 2)
+    assert invariant(folder) <= 1e-15
+    counted_once(log, folder)
+    record(
+        41,
+        "kill -9 of the SuperLink in mid-run; its supervisor starts it again on its database",
+        "the run has failed; `resume` when it is submitted again under its name",
+        "the nodes find it again by themselves, the round goes on: the undisturbed run, to 1e-12",
     )
