@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help run test lint types tests test-slow test-deploy fault-table test-reliability test-modules fuzz bench reproduce docs format clean
+.PHONY: help run test lint types tests test-slow test-deploy fault-table test-reliability test-repeat test-modules fuzz bench reproduce docs format clean
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -49,6 +49,13 @@ test-reliability: .venv/ready  ## kills, damaged checkpoints, full disks, 100,00
 	@FEDDR_COMPILATION_CACHE="$(CURDIR)/.pytest_cache/compiled" FEDDR_FAULTS="$(CURDIR)/.pytest_cache/reliability" \
 	  $(BIN)/python -m pytest tests/reliability -m "" -n 2
 	@$(BIN)/python -m tests.reliability.faults .pytest_cache/reliability $(FAULTS)
+
+REPEAT ?= 20
+test-repeat: .venv/ready  ## the faults again and again, but for the three longest tests: REPEAT=20 times
+	@for run in $$(seq $(REPEAT)); do \
+	  FEDDR_COMPILATION_CACHE="$(CURDIR)/.pytest_cache/compiled" $(BIN)/python -m pytest tests/reliability -m "not reliability" -n 2 -q || exit 1; \
+	  echo "Run $$run of $(REPEAT) has passed."; \
+	done
 
 test-modules: .venv/ready  ## models of PyTorch, flax and equinox, which are installed first, about two minutes
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[modules]'

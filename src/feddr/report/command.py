@@ -55,8 +55,8 @@ def _serve(runs: list[Path], port: int) -> None:
     except OSError as error:
         raise ValueError(f"--port {port} cannot be used, {error.strerror}; take another, or leave it out.") from None
     with server:
-        typer.echo(f"Following {', '.join(map(str, runs))} at {server.url} (Ctrl-C stops).")
         try:
+            typer.echo(f"Following {', '.join(map(str, runs))} at {server.url} (Ctrl-C stops).")
             threading.Event().wait()
         except KeyboardInterrupt:
             typer.echo("")
