@@ -9,11 +9,11 @@ help:  ## show this list
 
 # The environment is rebuilt only when what it is made from has changed.
 .venv/ready: pyproject.toml constraints.txt
-	@echo "Setting up .venv (once, a minute or two) ..."
+	@echo "Setting up .venv (once, about two minutes) ..."
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' || \
 	  { echo "feddr needs Python 3.11 to 3.13, $(PYTHON) is $$($(PYTHON) --version); try: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 2; }
 	@$(PYTHON) -m venv .venv
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --constraint constraints.txt --editable '.[dev]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
 	@touch $@
 
 run: .venv/ready  ## FedDR beside FedAvg, FedProx and FedPD on a heterogeneous federation, about a minute

@@ -19,6 +19,7 @@ def two_nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Federation]:
 def federation(two_nodes: Federation) -> Federation:
     """The two nodes, told to behave; tests that take them are in the xdist_group "two nodes"."""
     for i in two_nodes.nodes:
-        for name in ("faults", "held", "release", "previous"):
-            (two_nodes.node_state(i) / name).unlink(missing_ok=True)
+        for pattern in ("faults", "held*", "release*", "previous"):
+            for path in two_nodes.node_state(i).glob(pattern):
+                path.unlink()
     return two_nodes

@@ -34,24 +34,37 @@ def test_a_task_that_outlives_its_time_is_sent_again(federation: Federation) -> 
     )
 
 
-def test_a_killed_server_app_goes_on_when_it_is_submitted_again(federation: Federation) -> None:
-    (federation.node_state(1) / "faults").write_text("\nhold-before")
-    settings = {"clients": 2, "feddr__rounds": 2, "feddr__name": "app"}
+def test_a_killed_server_app_and_a_killed_superlink_go_on_when_the_run_is_submitted_again(
+    federation: Federation,
+) -> None:
+    # Its second update is asked for once more after the first kill, so the third is the fourth that it begins.
+    (federation.node_state(1) / "faults").write_text("\nhold-before 1\n\nhold-before 2")
+    settings = {"clients": 2, "feddr__rounds": 3, "feddr__name": "again"}
     first = federation.submit(APP, **settings)
-    wait_for((federation.node_state(1) / "held").exists, 90, "node 1 in its second update", federation.explain)
-    federation.wait_event("app", "accepted", 60, times=3)  # the other one's second update is in the books
+    folder = federation.run_folder("again")
+    wait_for((federation.node_state(1) / "held1").exists, 90, "node 1 in its second update", federation.explain)
+    federation.wait_event("again", "accepted", 60, times=3)  # the other one's second update is in the books
     (server_app,) = federation.processes("flwr-serverapp")
     os.kill(server_app, signal.SIGKILL)
-    folder = federation.run_folder("app")
     assert invariant(folder) <= 1e-15
-    (federation.node_state(1) / "release").touch()
+    (federation.node_state(1) / "release1").touch()
     second = federation.submit(APP, **settings)
     assert second != first
-    federation.wait_event("app", "end", 150)
-    log = federation.log("app")
-    (resumed,) = [line for line in log if line["event"] == "resume"]
-    assert resumed["version"] == 1
-    is_the_reference_run(folder, 2, 2)
+
+    wait_for((federation.node_state(1) / "held2").exists, 120, "node 1 in its third update", federation.explain)
+    federation.wait_event("again", "accepted", 60, times=5)  # the other one's third
+    before = len(federation.server_events("ready"))
+    federation.kill_server()
+    (federation.node_state(1) / "release2").touch()
+    assert invariant(folder) <= 1e-15
+    federation.wait_ready(before + 1)
+    wait_for(lambda: not federation.processes("flwr-serverapp"), 60, "the old app is gone", federation.explain)
+    federation.submit(APP, **settings)
+    federation.wait_event("again", "end", 120)
+    log = federation.log("again")
+
+    assert [line["version"] for line in log if line["event"] == "resume"] == [1, 2]
+    is_the_reference_run(folder, 3, 2)
     assert invariant(folder) <= 1e-15
     counted_once(log, folder)
     record(
@@ -60,26 +73,6 @@ def test_a_killed_server_app_goes_on_when_it_is_submitted_again(federation: Fede
         "`resume` at the version on the disk, with the round's uploads so far",
         "the round goes on: the undisturbed run, to 1e-12",
     )
-
-
-def test_a_killed_superlink_comes_back_and_the_run_goes_on(federation: Federation) -> None:
-    settings = {"clients": 2, "feddr__rounds": 2, "feddr__name": "link"}
-    federation.submit(APP, **settings)
-    federation.wait_event("link", "accepted", 120, times=3)
-    before = len(federation.server_events("ready"))
-    federation.kill_server()
-    folder = federation.run_folder("link")
-    assert invariant(folder) <= 1e-15
-    federation.wait_ready(before + 1)
-    wait_for(lambda: not federation.processes("flwr-serverapp"), 60, "the old app is gone", federation.explain)
-    federation.submit(APP, **settings)
-    federation.wait_event("link", "end", 90)
-    log = federation.log("link")
-
-    assert [line["version"] for line in log if line["event"] == "resume"] == [1]
-    is_the_reference_run(folder, 2, 2)
-    assert invariant(folder) <= 1e-15
-    counted_once(log, folder)
     record(
         41,
         "kill -9 of the SuperLink in mid-run; its supervisor starts it again on its database",

@@ -18,17 +18,17 @@ def misbehave(message: Message, context: Context, call_next: ClientAppCallable) 
     if message.metadata.message_type != "train":
         return call_next(message, context)
     folder = Path(str(context.node_config["feddr-folder"]))
-    fault = _next(folder / "faults")
+    fault, _, more = _next(folder / "faults").partition(" ")
     time.sleep(float(context.node_config.get("delay", 0.0)))
     if fault == "hold-before":
-        _hold(folder)
+        _hold(folder, more)
     reply = call_next(message, context)
     if fault == "hold-after":
-        _hold(folder)
+        _hold(folder, more)
     if fault == "drop":
         os._exit(9)
-    if fault.startswith("sleep"):
-        time.sleep(float(fault.partition(" ")[2]))
+    if fault == "sleep":
+        time.sleep(float(more))
     previous = folder / "previous"
     content = _repeated(previous) if fault == "repeat" else _spoil(fault, reply.content)
     _keep(previous, reply.content)
@@ -43,10 +43,10 @@ def _next(path: Path) -> str:
     return words[0] if words else ""
 
 
-def _hold(folder: Path) -> None:
+def _hold(folder: Path, which: str) -> None:
     """Say who waits, and wait to be killed or released."""
-    (folder / "held").write_text(str(os.getpid()))
-    while not (folder / "release").exists():
+    (folder / f"held{which}").write_text(str(os.getpid()))
+    while not (folder / f"release{which}").exists():
         time.sleep(0.05)
 
 
