@@ -1,14 +1,13 @@
 """feddr alone: in the number of clients, in threads and in the size of the model."""
 
 import json
-import math
+import os
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -34,17 +33,17 @@ def clients(quick: bool) -> list[dict[str, Any]]:
 
 
 def models(quick: bool) -> list[dict[str, Any]]:
-    """FedAvg on each model with one thread, with two, and with one thread in each of two processes, in turns.
+    """FedAvg on each model with one thread on one core and two threads on two, in turns.
 
-    Two processes share nothing but the machine, so what they gain together is what its second core has to give.
+    The process is bound to its cores: XLA's own pool has a thread for each core that it sees, and the idle ones spin.
     """
-    records = []
+    records, cores = [], sorted(os.sched_getaffinity(0))
     with tempfile.TemporaryDirectory() as name:
         for workload in MODELS:
             stem = workload.write(Path(name))
             common = json.loads(stem.with_suffix(".json").read_text())
-            for repetition in range(1 if quick else 5):
-                for threads, processes in ((1, 1), (2, 1), (1, 2)):
+            for repetition in range(1 if quick else 3):
+                for threads in (1, 2):
                     settings = {
                         "threads": threads,
                         "warmup": 2,
@@ -52,15 +51,15 @@ def models(quick: bool) -> list[dict[str, Any]]:
                         "algorithm": "FedAvg",
                     }
                     stem.with_suffix(".json").write_text(json.dumps(common | settings))
-                    with ThreadPoolExecutor(processes) as pool:
-                        all_found = list(pool.map(run, [FEDDR] * processes, [stem] * processes))
-                    found = next((one for one in all_found if "error" in one), all_found[0])
-                    if "error" not in found:
-                        found |= {"steps_per_second": sum(one["steps_per_second"] for one in all_found)}
+                    os.sched_setaffinity(0, cores[:threads])
+                    try:
+                        found = run(FEDDR, stem)
+                    finally:
+                        os.sched_setaffinity(0, cores)
                     record = {"workload": workload.name, "repetition": repetition, "threads": threads, **found}
-                    records.append(record | {"processes": processes, "balance": balance(stem, threads)})
+                    records.append(record | {"balance": balance(stem, threads)})
                     shown = f"{found['steps_per_second']:,.0f} steps/s" if "error" not in found else found["error"]
-                    print(f"  {workload.name:6} {processes} x {threads} thread(s) {shown}", flush=True)
+                    print(f"  {workload.name:6} {threads} thread(s) {shown}", flush=True)
     return records
 
 
@@ -99,38 +98,30 @@ def client_table(records: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def model_table(records: Sequence[dict[str, Any]], peaks: dict[int, float]) -> list[str]:
-    """Return the lines of the table over models and threads, with the share of the peak GFLOP/s.
-
-    A gain is the median over repetitions of what two gave over what one gave just before.
-    """
-    head = ["network", "threads", "steps/s", "two over one", "two processes over one", "balance allows"]
-    head += ["GFLOP/s", "of peak", "peak memory, MB"]
+    """Return the lines of the table over models and threads, with the share of the peak GFLOP/s."""
+    head = ["network", "cores", "steps/s", "two over one", "balance allows", "GFLOP/s", "of peak", "peak memory, MB"]
     lines = ["| " + " | ".join(head) + " |", "|---|" + "---:|" * (len(head) - 1)]
     for workload in MODELS:
-        mine = [r for r in records if r["workload"] == workload.name and "error" not in r]
-        rates = {(r["threads"], r["processes"], r["repetition"]): r["steps_per_second"] for r in mine}
         for threads in (1, 2):
-            these = [r for r in mine if (r["threads"], r["processes"]) == (threads, 1)]
+            mine = [r for r in records if r["workload"] == workload.name and "error" not in r]
+            these = [r for r in mine if r["threads"] == threads]
             if not these:
                 continue
             rate = statistics.median(r["steps_per_second"] for r in these)
             gflops = rate * flops(workload.layers, workload.batch_size) / 1e9
-            gains = (
-                [_gain(rates, 2, 1), _gain(rates, 1, 2), f"{these[0]['balance']:.2f}"] if threads == 2 else ["", "", ""]
+            one = {r["repetition"]: r["steps_per_second"] for r in mine if r["threads"] == 1}
+            pairs = [r["steps_per_second"] / one[r["repetition"]] for r in these if r["repetition"] in one]
+            gain = (
+                [f"{statistics.median(pairs):.2f}", f"{these[0]['balance']:.2f}"]
+                if threads == 2 and pairs
+                else ["", ""]
             )
             share = f"{100 * gflops / peaks[threads]:.0f}%" if threads in peaks else ""
             name = "x".join(map(str, workload.layers))
             memory = max(r["peak_memory_mb"] for r in these)
-            cells = [name, str(threads), f"{rate:,.0f}", *gains, f"{gflops:.1f}", share, f"{memory:.0f}"]
+            cells = [name, str(threads), f"{rate:,.0f}", *gain, f"{gflops:.1f}", share, f"{memory:.0f}"]
             lines.append("| " + " | ".join(cells) + " |")
     return lines
-
-
-def _gain(rates: dict[tuple[int, int, int], float], threads: int, processes: int) -> str:
-    pairs = [
-        rate / rates.get((1, 1, k), math.nan) for (t, p, k), rate in rates.items() if (t, p) == (threads, processes)
-    ]
-    return f"{statistics.median(pairs):.2f}" if pairs else ""
 
 
 def _point(num_clients: int, rounds: int) -> dict[str, Any]:
