@@ -88,11 +88,12 @@ def test_a_file_that_was_cut_short_is_damaged(cut: int) -> None:
         disk.unpack(disk.pack({}, {"x": np.arange(5.0)})[:cut])
 
 
-def test_a_file_too_large_for_memory_is_refused_by_its_size(tmp_path: Path) -> None:
+def test_a_file_too_large_for_memory_is_refused_by_its_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     generations = disk.Generations(tmp_path)
     generations.save(1, {"round": 1}, {"x": np.zeros(3)})
-    with open(generations.path(2), "wb") as file:
-        file.truncate(limits.memory())  # a hole of that length, which takes no space
+    generations.save(2, {"round": 2}, {"x": np.zeros(1000)})
+    assert [number for number, _ in generations.whole()] == [2, 1]
+    monkeypatch.setattr(limits, "memory", lambda: disk.COPIES * generations.path(2).stat().st_size - 1)
     with pytest.raises(DamagedError, match="more than this machine could have written"):
         disk.read(generations.path(2))
     assert [number for number, _ in generations.whole()] == [1]
