@@ -35,7 +35,8 @@ def clients(quick: bool) -> list[dict[str, Any]]:
 def models(quick: bool) -> list[dict[str, Any]]:
     """FedAvg on each model with one thread on one core and two threads on two, in turns.
 
-    The process is bound to its cores: XLA's own pool has a thread for each core that it sees, and the idle ones spin.
+    The process is bound to its cores, and has compiled code of its own: XLA divides operations among the cores that it
+    sees when it compiles them, and JAX would let one process use what the other has compiled.
     """
     records, cores = [], sorted(os.sched_getaffinity(0))
     with tempfile.TemporaryDirectory() as name:
@@ -53,7 +54,7 @@ def models(quick: bool) -> list[dict[str, Any]]:
                     stem.with_suffix(".json").write_text(json.dumps(common | settings))
                     os.sched_setaffinity(0, cores[:threads])
                     try:
-                        found = run(FEDDR, stem)
+                        found = run(FEDDR, stem, {"FEDDR_COMPILATION_CACHE": f"{name}/cache-{threads}"})
                     finally:
                         os.sched_setaffinity(0, cores)
                     record = {"workload": workload.name, "repetition": repetition, "threads": threads, **found}

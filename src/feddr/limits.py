@@ -27,6 +27,11 @@ COPIES = 8
 """How often a model is in memory while it is trained, at least: start, server, gradients, clients."""
 
 
+def cores() -> int:
+    """Return how many cores there are for this process."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def memory() -> int:
     """Return the bytes of memory that this machine has."""
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

@@ -110,10 +110,10 @@ def _prepare(folders: Sequence[Path]) -> None:
 
 
 def _executor(workers: int | None) -> "tuple[Executor, int]":
+    from feddr.limits import cores
     from feddr.reproduce import serial
     from feddr.reproduce.worker import COMMAND
     from feddr.tune import Processes
-    from feddr.tune.pool import cores
 
     if workers == 0:
         return serial, 1

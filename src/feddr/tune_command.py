@@ -146,8 +146,8 @@ def _report(search: "Search", ranking: "dict[str, list[Standing]]", path: Path, 
 
 def _executor(ray: str | None, workers: int | None, size: int) -> "tuple[Executor, str]":
     """Return who does the runs, and how many at a time in words."""
+    from feddr.limits import cores
     from feddr.tune import Processes, Ray, serial
-    from feddr.tune.pool import cores
 
     if ray is not None:
         return Ray(ray, workers or None), f"on Ray at {ray}"

@@ -13,7 +13,6 @@ import pytest
 
 from feddr.config import ConfigError
 from feddr.tune import Job, Processes, Ray, plan, serial
-from feddr.tune.pool import cores
 from tests.tune.small import TOML, raw
 
 FAKE = """
@@ -114,10 +113,6 @@ def test_a_worker_does_not_outlive_its_program() -> None:
         assert worker.stdin is not None
         worker.stdin.close()
         assert worker.wait(timeout=60) == 0
-
-
-def test_there_is_a_core() -> None:
-    assert cores() >= 1
 
 
 RAY = """

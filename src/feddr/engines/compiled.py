@@ -82,10 +82,12 @@ class CompiledClients:
 
         def one(start: Tree, samples: Tree, sub: Subproblem, rows: Rows, steps: Any, facts: Facts) -> Solution:
             sub = sub._replace(start=start)
-            oracle = _full_gradient if rows.batch is None else _batch_gradient
+            if rows.batch is None:
+                oracle = _full_gradient(problem.loss, samples, rows)
+            else:
+                oracle = _batch_gradient(problem.loss, samples, rows, _gather if self.plan.side_by_side else _copy)
             mean = mean_gradient and sub.probe is None
-            prox = problem.regulariser.prox
-            solution = solve(local, sub, oracle(problem.loss, samples, rows), steps, facts, mean, prox)
+            solution = solve(local, sub, oracle, steps, facts, mean, problem.regulariser.prox)
             if sub.probe is None:
                 return solution
             return solution._replace(gradient=_full_gradient(problem.loss, samples, rows)(sub.probe, 0))
@@ -101,9 +103,7 @@ class CompiledClients:
             oracle = _full_gradient(problem.loss, samples, rows)
             return jax.jvp(lambda x: oracle(x, 0), (x,), (v,))[1]
 
-        # Clients run side by side, one on each thread; threads within a client would only get in each other's way, and
-        # would make the order of a sum, and so its last bit, depend on their number.
-        options = {"xla_cpu_multi_thread_eigen": False} if jax.default_backend() == "cpu" else None
+        options = plans.compiler_options(self._parameters)
         # The start is donated: its buffer becomes the solution's.
         self._one = jax.jit(one, compiler_options=options, donate_argnums=0)
         self._several = jax.jit(several, compiler_options=options, donate_argnums=0)
@@ -213,10 +213,10 @@ class CompiledClients:
 
 
 def _capacity(steps: int) -> int:
-    """Return the next of 64, 1024, 16384, ...: unused rows cost little beside the steps, new shapes a compilation."""
+    """Return the next of 64, 256, 1024, ...: unused rows cost little beside the steps, new shapes a compilation."""
     capacity = 64
     while capacity < steps:
-        capacity *= 16
+        capacity *= 4
     return capacity
 
 
@@ -232,12 +232,32 @@ def _pad(rows: NDArray[Any], capacity: int) -> NDArray[Any]:
     return padded
 
 
-def _batch_gradient(loss: PerSample, samples: Tree, rows: Rows) -> Callable[[Tree, Any], Tree]:
+def _gather(samples: jax.Array, rows: jax.Array) -> jax.Array:
+    """Return some rows of all samples, all of them at once."""
+    return samples[rows]
+
+
+def _copy(samples: jax.Array, rows: jax.Array) -> jax.Array:
+    """Return some rows of all samples, one after the other.
+
+    XLA judges the cost of a gather by the array that it reads from, not by what it reads, and would divide this one
+    among all threads, in every step: that costs more than the step of a small network.
+    """
+
+    def copy(j: Any, taken: jax.Array) -> jax.Array:
+        return jax.lax.dynamic_update_index_in_dim(taken, samples[rows[j]], j, 0)
+
+    return jax.lax.fori_loop(0, len(rows), copy, jnp.zeros((len(rows), *samples.shape[1:]), samples.dtype))
+
+
+def _batch_gradient(
+    loss: PerSample, samples: Tree, rows: Rows, take: Callable[[jax.Array, jax.Array], jax.Array]
+) -> Callable[[Tree, Any], Tree]:
     """Return the oracle for the mean loss over the rows of step t."""
     width = rows.batch.shape[1]
 
     def mean_loss(x: Tree, t: Any) -> jax.Array:
-        losses = loss(x, tree.map(lambda a: a[rows.batch[t]], samples))
+        losses = loss(x, tree.map(lambda a: take(a, rows.batch[t]), samples))
         used = rows.used[t]
         return jnp.sum(jnp.where(jnp.arange(width) < used, losses, 0)) / used.astype(losses.dtype)
 

@@ -1,9 +1,13 @@
-"""How clients share compiled calls: the one place where that is decided, by measurement (docs/PERFORMANCE.md)."""
+"""How clients share compiled calls, and how these are compiled: decided here, by measurement (docs/PERFORMANCE.md)."""
 
+import functools
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
+
+FEW_PARAMETERS = 20_000
+"""Up to so many, matrix products compiled with the step are faster than those of a library that is called."""
 
 
 class Load(NamedTuple):
@@ -64,3 +68,26 @@ ACCELERATOR = Plan(width=64, enough=float("inf"), side_by_side=True)
 def choose() -> Plan:
     """Return the plan for the device that JAX computes on."""
     return CPU if jax.default_backend() == "cpu" else ACCELERATOR
+
+
+def compiler_options(parameters: int) -> dict[str, Any] | None:
+    """Return how XLA shall compile the local updates of a model with so many parameters.
+
+    Clients run side by side, one on each thread; threads within a client would only get in each other's way, and would
+    make the order of a sum, and so its last bit, depend on their number.
+    """
+    if jax.default_backend() != "cpu":
+        return None
+    options: dict[str, Any] = {"xla_cpu_multi_thread_eigen": False}
+    without_library: dict[str, Any] = {"xla_cpu_experimental_ynn_fusion_type": ""}
+    return options | without_library if parameters <= FEW_PARAMETERS and _known(*without_library) else options
+
+
+@functools.cache
+def _known(option: str) -> bool:
+    """Return whether this version of XLA has an option that may come and go, and takes "" for it."""
+    try:
+        jax.jit(lambda: 0, compiler_options={option: ""}).lower().compile()
+    except jax.errors.JaxRuntimeError:
+        return False
+    return True

@@ -1,6 +1,5 @@
 """The simulator: rounds of Algorithm 1 and its peers on one machine, clients side by side on all cores."""
 
-import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Literal
@@ -8,7 +7,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from feddr import cache, tree
+from feddr import cache, limits, tree
 from feddr import precision as precisions
 from feddr.algorithms import Algorithm, check
 from feddr.certify import watch_for
@@ -134,7 +133,7 @@ def simulate(
         "deadline": deadline,
         "max_events": max_events,
     }
-    with ThreadPoolExecutor(threads or os.cpu_count()) as pool:
+    with ThreadPoolExecutor(threads or limits.cores()) as pool:
         run = Run(problem, algorithm, local, sampling, seed, dtype, personal, pool, client_memory, on_bad_client)
         clock = None if delays is None else RoundClock(run, delays, deadline, seed, max_events)
         parts: dict[str, pack.Part] = {} if clock is None else {"clock": clock}

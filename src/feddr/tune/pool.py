@@ -30,11 +30,6 @@ def serial(jobs: Iterator[Job]) -> Iterator[Record]:
     return map(execute, jobs)
 
 
-def cores() -> int:
-    """Return how many cores there are for this process."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 @dataclass(frozen=True)
 class Processes:
     """Run jobs in processes that are started afresh, since JAX does not survive a fork.

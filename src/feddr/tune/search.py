@@ -4,9 +4,10 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from feddr import limits
 from feddr.tune.jobs import Job, Record
 from feddr.tune.plan import Search, plan
-from feddr.tune.pool import Executor, Processes, cores
+from feddr.tune.pool import Executor, Processes
 from feddr.tune.ranking import Standing, rank
 from feddr.tune.store import Store
 
@@ -73,5 +74,5 @@ def tune(
     search = plan(experiment, **options)
     Path(folder).mkdir(parents=True, exist_ok=True)
     with Store(Path(folder), search) as store:
-        run(search, store, executor or Processes(cores()))
+        run(search, store, executor or Processes(limits.cores()))
         return rank(search, store.records)
