@@ -4,12 +4,14 @@
 own, forked from one that has imported everything and started nothing, so that a kill costs no more than a start.
 """
 
+import itertools
 import json
 import os
 import random
 import signal
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -48,15 +50,23 @@ def fork(engine: str, folder: Path, **more: Any) -> int:
     os._exit(0)
 
 
-def ended(process: int, seconds: float) -> int | None:
-    """Wait for a process, for a time at most, and return its exit code."""
+def ended(process: int, seconds: float, enough: Callable[[], bool] = lambda: False) -> int | None:
+    """Wait for a process, for a time at most or until it is enough, and return its exit code."""
     end = time.monotonic() + seconds
-    while time.monotonic() < end:
+    while time.monotonic() < end and not enough():
         done, status = os.waitpid(process, os.WNOHANG)
         if done:
             return os.waitstatus_to_exitcode(status)
         time.sleep(0.001)
     return None
+
+
+def newest(kept: Checkpoints) -> list[int]:
+    """Return the round of the newest checkpoint, if there is one."""
+    try:
+        return kept.numbers()[:1]
+    except FileNotFoundError:  # the run has ended, and removed them while we looked
+        return []
 
 
 class Chain:
@@ -74,21 +84,24 @@ class Chain:
         assert ended(fork(self.engine, place, checkpoint=place / "kept", checkpoint_every=1), 3000) == 0
         return (place / "digest").read_text(), time.monotonic() - begin
 
-    def go_on(self, seconds: float) -> bool:
-        """Let the run go on for so long at most, and return whether it has ended."""
+    def go_on(self, seconds: float, saved: bool = False) -> bool:
+        """Let the run go on for so long at most, from its next save if wanted, and return whether it has ended."""
         place = self.folder / f"{self.engine}-{self.runs}"
         place.mkdir(exist_ok=True)
         more = {"threads": self.rng.choice([1, 2, 3]), "client_memory": self.rng.choice([0, 300, 2**30])}
+        kept = Checkpoints(place / "kept")
+        before = newest(kept)
         process = fork(self.engine, place, checkpoint=place / "kept", checkpoint_every=1, resume=True, **more)
-        code = ended(process, seconds)
+        code = ended(process, 3000, lambda: newest(kept) != before) if saved else None
+        code = ended(process, seconds) if code is None else code
         if code is None:
             os.kill(process, signal.SIGKILL)
             os.waitpid(process, 0)
-            rounds = Checkpoints(place / "kept").numbers()
+            rounds = newest(kept)
             self.here += 1
             self.early += not rounds
             self.saving += any((place / "kept").glob(".*.part"))
-            self.rounds += rounds[:1]
+            self.rounds += rounds
             return False
         same = code == 0 and (place / "digest").read_text() == self.expected
         self.killed, self.survived = self.killed + self.here, self.survived + (self.here if same else 0)
@@ -100,9 +113,11 @@ def main(folder: Path, kills: int, seed: int) -> dict[str, Any]:
     """Kill, go on, compare, and return the counts."""
     rng = random.Random(seed)
     chains = [Chain(engine, folder, rng) for engine in ENGINES]
-    while sum(chain.killed + chain.here for chain in chains) < kills:
+    for saved in itertools.cycle([True, False]):  # on a busy machine, time alone would kill all of them at the start
+        if sum(chain.killed + chain.here for chain in chains) >= kills:
+            break
         for chain in chains:
-            chain.go_on(rng.uniform(0, chain.seconds))
+            chain.go_on(rng.uniform(0, chain.seconds), saved)
     for chain in chains:
         assert not chain.here or chain.go_on(3000)
     return {
