@@ -12,7 +12,7 @@ import pytest
 from safetensors.numpy import load_file
 
 import feddr
-from feddr import tree
+from feddr import limits, tree
 from feddr.engines import rounds as common
 from feddr.engines.rounds import Progress
 from tests.conftest import make_regression
@@ -207,6 +207,17 @@ def test_the_compilation_cache_can_be_moved_and_switched_off(monkeypatch: pytest
     monkeypatch.delenv("FEDDR_COMPILATION_CACHE")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert cache.folder() == tmp_path / "feddr" / "compiled"
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="this system does not bind threads to cores")
+def test_a_core_that_the_process_may_not_use_is_not_counted() -> None:
+    allowed = os.sched_getaffinity(0)
+    assert limits.cores() == len(allowed)
+    try:
+        os.sched_setaffinity(0, {min(allowed)})
+        assert limits.cores() == 1
+    finally:
+        os.sched_setaffinity(0, allowed)
 
 
 def test_a_cache_folder_that_cannot_be_made_is_done_without(tmp_path: Path) -> None:
