@@ -1,5 +1,6 @@
 """Small federations that the tests share."""
 
+import signal
 from collections.abc import Iterator
 
 import hypothesis
@@ -13,6 +14,10 @@ from feddr import FederatedData
 hypothesis.settings.register_profile("same", derandomize=True)
 hypothesis.settings.register_profile("explore", derandomize=False)
 hypothesis.settings.load_profile("same")
+
+# A shell that starts tests in the background lets them, and what they start, ignore Ctrl-C, which some of them send.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 SLOW = ("reliability", "reproduce", "tune")
 """Folders of tests that kill processes, sync disks or search with many small runs."""

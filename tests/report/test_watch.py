@@ -116,9 +116,12 @@ def test_the_command_serves_until_ctrl_c(folder: Path) -> None:
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         line = process.stdout.readline()
-        assert line.startswith(f"Following {folder} at http://127.0.0.1:")
         process.send_signal(signal.SIGINT)
-        _, errors = process.communicate(timeout=20)
+        try:
+            _, errors = process.communicate(timeout=20)
+        finally:
+            process.kill()
+    assert line.startswith(f"Following {folder} at http://127.0.0.1:")
     assert (process.returncode, errors) == (0, "")
 
 
