@@ -6,6 +6,7 @@ python benchmarks/bench.py --only NAME  # one workload, one peer, "clients", "mo
 """
 
 import argparse
+import itertools
 import json
 import os
 import signal
@@ -102,10 +103,10 @@ def roof_table(roofs: dict[int, dict[str, float]]) -> list[str]:
         )
     lines += ["", "| network | MFLOP a step | parameters, MB | FLOP a byte if read and written once a step |"]
     lines += ["|---|---:|---:|---:|"]
-    for workload in scaling.MODELS:
-        work = flops(workload.layers, workload.batch_size)
-        size = 4 * sum((a + 1) * b for a, b in zip(workload.layers, workload.layers[1:], strict=False))
-        name = "x".join(map(str, workload.layers))
+    for layers, batch_size in dict.fromkeys((workload.layers, workload.batch_size) for workload in scaling.MODELS):
+        work = flops(layers, batch_size)
+        size = 4 * sum((a + 1) * b for a, b in itertools.pairwise(layers))
+        name = "x".join(map(str, layers))
         lines.append(f"| {name} | {work / 1e6:.2f} | {size / 1e6:.3f} | {work / (2 * size):.1f} |")
     return lines
 

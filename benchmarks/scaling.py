@@ -1,5 +1,6 @@
 """feddr alone: in the number of clients, in threads and in the size of the model."""
 
+import dataclasses
 import json
 import os
 import statistics
@@ -15,7 +16,8 @@ from runners import FEDDR, run
 from workloads import LARGE, SMALL, Workload, flops
 
 HUGE = Workload("huge", (784, 512, 512, 62), clients=20, sampled=8, epochs=1, sizes=(50, 150))
-MODELS = (SMALL, LARGE, HUGE)
+EVERYONE = dataclasses.replace(SMALL, name="everyone", sampled=SMALL.clients)
+MODELS = (SMALL, EVERYONE, LARGE, HUGE)
 SEEN = 500
 
 
@@ -60,7 +62,7 @@ def models(quick: bool) -> list[dict[str, Any]]:
                     record = {"workload": workload.name, "repetition": repetition, "threads": threads, **found}
                     records.append(record | {"balance": balance(stem, threads)})
                     shown = f"{found['steps_per_second']:,.0f} steps/s" if "error" not in found else found["error"]
-                    print(f"  {workload.name:6} {threads} thread(s) {shown}", flush=True)
+                    print(f"  {workload.name:8} {threads} thread(s) {shown}", flush=True)
     return records
 
 
@@ -100,7 +102,16 @@ def client_table(records: Sequence[dict[str, Any]]) -> list[str]:
 
 def model_table(records: Sequence[dict[str, Any]], peaks: dict[int, float]) -> list[str]:
     """Return the lines of the table over models and threads, with the share of the peak GFLOP/s."""
-    head = ["network", "cores", "steps/s", "two over one", "balance allows", "GFLOP/s", "of peak", "peak memory, MB"]
+    head = [
+        "network, clients in a round",
+        "cores",
+        "steps/s",
+        "two over one",
+        "balance allows",
+        "GFLOP/s",
+        "of peak",
+        "peak memory, MB",
+    ]
     lines = ["| " + " | ".join(head) + " |", "|---|" + "---:|" * (len(head) - 1)]
     for workload in MODELS:
         for threads in (1, 2):
@@ -118,7 +129,7 @@ def model_table(records: Sequence[dict[str, Any]], peaks: dict[int, float]) -> l
                 else ["", ""]
             )
             share = f"{100 * gflops / peaks[threads]:.0f}%" if threads in peaks else ""
-            name = "x".join(map(str, workload.layers))
+            name = f"{'x'.join(map(str, workload.layers))}, {workload.sampled} of {workload.clients}"
             memory = max(r["peak_memory_mb"] for r in these)
             cells = [name, str(threads), f"{rate:,.0f}", *gain, f"{gflops:.1f}", share, f"{memory:.0f}"]
             lines.append("| " + " | ".join(cells) + " |")

@@ -85,7 +85,7 @@ class CompiledClients:
             if rows.batch is None:
                 oracle = _full_gradient(problem.loss, samples, rows)
             else:
-                oracle = _batch_gradient(problem.loss, samples, rows, _gather if self.plan.side_by_side else _copy)
+                oracle = _batch_gradient(problem.loss, samples, rows)
             mean = mean_gradient and sub.probe is None
             solution = solve(local, sub, oracle, steps, facts, mean, problem.regulariser.prox)
             if sub.probe is None:
@@ -232,32 +232,12 @@ def _pad(rows: NDArray[Any], capacity: int) -> NDArray[Any]:
     return padded
 
 
-def _gather(samples: jax.Array, rows: jax.Array) -> jax.Array:
-    """Return some rows of all samples, all of them at once."""
-    return samples[rows]
-
-
-def _copy(samples: jax.Array, rows: jax.Array) -> jax.Array:
-    """Return some rows of all samples, one after the other.
-
-    XLA judges the cost of a gather by the array that it reads from, not by what it reads, and would divide this one
-    among all threads, in every step: that costs more than the step of a small network.
-    """
-
-    def copy(j: Any, taken: jax.Array) -> jax.Array:
-        return jax.lax.dynamic_update_index_in_dim(taken, samples[rows[j]], j, 0)
-
-    return jax.lax.fori_loop(0, len(rows), copy, jnp.zeros((len(rows), *samples.shape[1:]), samples.dtype))
-
-
-def _batch_gradient(
-    loss: PerSample, samples: Tree, rows: Rows, take: Callable[[jax.Array, jax.Array], jax.Array]
-) -> Callable[[Tree, Any], Tree]:
+def _batch_gradient(loss: PerSample, samples: Tree, rows: Rows) -> Callable[[Tree, Any], Tree]:
     """Return the oracle for the mean loss over the rows of step t."""
     width = rows.batch.shape[1]
 
     def mean_loss(x: Tree, t: Any) -> jax.Array:
-        losses = loss(x, tree.map(lambda a: take(a, rows.batch[t]), samples))
+        losses = loss(x, tree.map(lambda a: a[rows.batch[t]], samples))
         used = rows.used[t]
         return jnp.sum(jnp.where(jnp.arange(width) < used, losses, 0)) / used.astype(losses.dtype)
 

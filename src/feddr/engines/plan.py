@@ -78,16 +78,18 @@ def compiler_options(parameters: int) -> dict[str, Any] | None:
     """
     if jax.default_backend() != "cpu":
         return None
-    options: dict[str, Any] = {"xla_cpu_multi_thread_eigen": False}
-    without_library: dict[str, Any] = {"xla_cpu_experimental_ynn_fusion_type": ""}
-    return options | without_library if parameters <= FEW_PARAMETERS and _known(*without_library) else options
+    wanted: dict[str, Any] = {"xla_disable_hlo_passes": "cpu-parallel-task-assigner"}
+    if parameters <= FEW_PARAMETERS:
+        wanted["xla_cpu_experimental_ynn_fusion_type"] = ""
+    known = {option: value for option, value in wanted.items() if _known(option, value)}
+    return {"xla_cpu_multi_thread_eigen": False, **known}
 
 
 @functools.cache
-def _known(option: str) -> bool:
-    """Return whether this version of XLA has an option that may come and go, and takes "" for it."""
+def _known(option: str, value: str) -> bool:
+    """Return whether this version of XLA takes a value for an option that may come and go."""
     try:
-        jax.jit(lambda: 0, compiler_options={option: ""}).lower().compile()
+        jax.jit(lambda: 0, compiler_options={option: value}).lower().compile()
     except jax.errors.JaxRuntimeError:
         return False
     return True
