@@ -45,7 +45,7 @@ def models(quick: bool) -> list[dict[str, Any]]:
         for workload in MODELS:
             stem = workload.write(Path(name))
             common = json.loads(stem.with_suffix(".json").read_text())
-            for repetition in range(1 if quick else 3):
+            for repetition in range(1 if quick else 5):
                 for threads in (1, 2):
                     settings = {
                         "threads": threads,
