@@ -13,6 +13,7 @@ from feddr.data import Samples
 from feddr.engines import plan
 from feddr.engines.compiled import CompiledClients, Task
 from feddr.engines.evaluate import Evaluator
+from feddr.engines.plain import PlainClients
 from feddr.engines.plan import Load, Plan
 from feddr.local import Subproblem
 from tests.conftest import make_classes
@@ -89,6 +90,19 @@ def test_what_is_computed_for_a_client_does_not_depend_on_who_shares_its_call(na
         for i, solution in solve(compiled, some).items():
             for a, b in zip(tree.leaves(solution), tree.leaves(together[i]), strict=True):
                 np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize("how", [ALONE, PLANS["shared"]])
+def test_a_compiled_client_does_what_a_plain_loop_does(how: Plan) -> None:
+    """Batch by batch: every step on rows of its own, those of this client."""
+    compiled = clients(how, SOLVERS["sgd"])
+    plain = PlainClients(compiled.problem, compiled.local, np.float64)
+    x = tree.cast(compiled.problem.init, np.float64)
+    for i, found in solve(compiled, list(range(len(SIZES)))).items():
+        expected = plain(i, Subproblem(x, x, 2.0 + i, x), np.random.default_rng(i), i, 0.5)
+        assert found.steps == expected.steps
+        for a, b in zip(tree.leaves(found.x), tree.leaves(expected.x), strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-12)
 
 
 def test_a_run_agrees_under_both_plans(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -82,12 +82,10 @@ class CompiledClients:
 
         def one(start: Tree, samples: Tree, sub: Subproblem, rows: Rows, steps: Any, facts: Facts) -> Solution:
             sub = sub._replace(start=start)
-            if rows.batch is None:
-                oracle = _full_gradient(problem.loss, samples, rows)
-            else:
-                oracle = _batch_gradient(problem.loss, samples, rows)
+            oracle = _full_gradient if rows.batch is None else _batch_gradient
             mean = mean_gradient and sub.probe is None
-            solution = solve(local, sub, oracle, steps, facts, mean, problem.regulariser.prox)
+            prox = problem.regulariser.prox
+            solution = solve(local, sub, oracle(problem.loss, samples, rows), steps, facts, mean, prox)
             if sub.probe is None:
                 return solution
             return solution._replace(gradient=_full_gradient(problem.loss, samples, rows)(sub.probe, 0))
