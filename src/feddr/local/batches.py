@@ -32,11 +32,14 @@ def shuffled(size: int, epochs: int, batch_size: int | None, rng: np.random.Gene
 
 
 @functools.lru_cache(maxsize=256)
-def _template(size: int, epochs: int, batch_size: int) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """Return what the batches of clients of one size have in common: the rows in order, and how many a step uses."""
+def _template(size: int, epochs: int, batch_size: int) -> tuple[NDArray[np.intp], NDArray[np.int32]]:
+    """Return what the batches of clients of one size have in common: the rows in order, and how many a step uses.
+
+    NumPy shuffles entries of the size of a pointer almost twice as fast as smaller ones, into the same order.
+    """
     per_epoch = num_steps(size, 1, batch_size)
     used = np.full(per_epoch, batch_size, np.int32)
     used[-1] = size - (per_epoch - 1) * batch_size
-    in_order, used = np.tile(np.arange(size, dtype=np.int32), (epochs, 1)), np.tile(used, epochs)
-    in_order.flags.writeable = used.flags.writeable = False
-    return in_order, used
+    used = np.tile(used, epochs)
+    used.flags.writeable = False
+    return np.broadcast_to(np.arange(size, dtype=np.intp), (epochs, size)), used
