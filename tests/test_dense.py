@@ -5,14 +5,22 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from feddr.dense import FEW_ROWS, dense
+from feddr.dense import FEW_ROWS, FEW_WEIGHTS, SOME_ROWS, dense
 
 
 def plain(x: jax.Array, weight: jax.Array) -> jax.Array:
     return x @ weight
 
 
-SHAPES = [(1, 3, 2), (10, 60, 32), (7, 100, 30), (FEW_ROWS, 64, 33), (FEW_ROWS + 1, 64, 33)]
+LARGE = FEW_WEIGHTS // 64 + 1
+SHAPES = [
+    (1, 3, 2),
+    (10, 60, 32),
+    (FEW_ROWS, 64, LARGE),
+    (FEW_ROWS + 1, 64, LARGE),
+    (SOME_ROWS, 64, 33),
+    (SOME_ROWS + 1, 64, 33),
+]
 
 
 @pytest.mark.parametrize(("rows", "inputs", "outputs"), SHAPES)

@@ -6,8 +6,8 @@ import operator
 import jax
 
 FEW_ROWS = 16
-MANY_WEIGHTS = 2048
-"""Where the gradient is a sum of outer products: batches of at most so many rows, layers of more weights than that."""
+SOME_ROWS, FEW_WEIGHTS = 32, 8192
+"""Where the gradient is a sum of outer products: batches of few rows, or of some rows in layers of few weights."""
 
 
 @jax.custom_vjp
@@ -27,10 +27,11 @@ def _forward(x: jax.Array, weight: jax.Array) -> tuple[jax.Array, tuple[jax.Arra
 
 def _backward(saved: tuple[jax.Array, jax.Array], d: jax.Array) -> tuple[jax.Array, jax.Array]:
     x, weight = saved
-    if x.shape[0] <= FEW_ROWS and weight.size > MANY_WEIGHTS:
+    rows = x.shape[0]
+    if rows <= FEW_ROWS or (rows <= SOME_ROWS and weight.size <= FEW_WEIGHTS):
         # Without the barrier each entry of each product would compute its entry of d anew.
         x, d = jax.lax.optimization_barrier((x, d))  # type: ignore[no-untyped-call]
-        outer = [x[row][:, None] * d[row][None, :] for row in range(x.shape[0])]
+        outer = [x[row][:, None] * d[row][None, :] for row in range(rows)]
         return d @ weight.T, _sum_in_pairs(outer)
     return d @ weight.T, x.T @ d
 
