@@ -1,5 +1,6 @@
 """The simulator's promises to its users."""
 
+import gc
 import json
 import os
 import subprocess
@@ -7,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
 from safetensors.numpy import load_file
@@ -190,6 +192,29 @@ def test_everything_public_is_there() -> None:
     with pytest.raises(AttributeError, match="no attribute 'FedSomething'"):
         feddr.FedSomething  # noqa: B018
     assert set(feddr.__all__) <= set(dir(feddr))
+
+
+@pytest.mark.parametrize("kind", ["rounds", "certified", "checkpoints", "clock"])
+def test_samples_leave_the_device_with_the_run(problem: feddr.Problem, kind: str, tmp_path: Path) -> None:
+    def run() -> None:
+        if kind == "clock":
+            feddr.simulate_async(problem, feddr.AsyncFedDR(eta=1.0, alpha=1.0), local=SGD, updates=5)
+            return
+        folder = tmp_path if kind == "checkpoints" else None
+        rules = feddr.FedDR(eta=1.0, alpha=1.0)
+        feddr.simulate(problem, rules, local=SGD, rounds=2, certify=kind == "certified", checkpoint=folder)
+
+    def on_the_device() -> int:
+        return len(jax.live_arrays())  # type: ignore[no-untyped-call]
+
+    gc.collect()
+    before = on_the_device()
+    gc.disable()
+    try:
+        run()
+        assert on_the_device() == before
+    finally:
+        gc.enable()
 
 
 def test_importing_feddr_does_not_import_jax() -> None:

@@ -124,8 +124,9 @@ class Arrivals:
         """Return T: every T + 1 updates in a row have one of each client among them."""
         return max(max(was, self.version - last) for was, last in zip(self.absences, self.heard, strict=True))
 
-    def cancel(self) -> None:
-        """Give up what has been asked for and is not needed any more."""
+    def close(self) -> None:
+        """Give up what has been asked for and is not needed any more, and let go of who holds this clock."""
+        self.keeper = None
         for job in self.schedule.jobs.values():
             if job.answer is not None:
                 job.answer.cancel()

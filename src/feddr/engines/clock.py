@@ -155,7 +155,7 @@ def simulate_async(
             try:
                 clock.play(keeper)
             finally:
-                clock.cancel()
+                clock.close()
     settings = run.settings() | {
         "engine": "clock",
         "delays": repr(delays),

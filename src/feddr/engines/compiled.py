@@ -77,6 +77,7 @@ class CompiledClients:
     ) -> None:
         self.problem, self.samples, self.local, self.dtype = problem, samples, local, np.dtype(dtype)
         self.plan = plans.choose() if plan is None else plan
+        side_by_side = self.plan.side_by_side
         self.sizes = problem.data.sizes
         self._parameters = tree.size(problem.init)
 
@@ -95,12 +96,13 @@ class CompiledClients:
                 return one(*(client if shared is None else client._replace(samples=shared)))
 
             clients = clients._replace(start=starts)
-            return jax.vmap(each)(clients) if self.plan.side_by_side else jax.lax.map(each, clients)
+            return jax.vmap(each)(clients) if side_by_side else jax.lax.map(each, clients)
 
         def hessian(samples: Tree, x: Tree, v: Tree, rows: Rows) -> Tree:
             oracle = _full_gradient(problem.loss, samples, rows)
             return jax.jvp(lambda x: oracle(x, 0), (x,), (v,))[1]
 
+        # None of the functions may refer to self: samples would stay on the device until the garbage collector comes.
         options = plans.compiler_options(self._parameters)
         # The start is donated: its buffer becomes the solution's.
         self._one = jax.jit(one, compiler_options=options, donate_argnums=0)

@@ -1,5 +1,6 @@
 """Metrics at xbar, and apart from them those of the clients' own models, in compiled passes over the samples."""
 
+import functools
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
@@ -40,7 +41,7 @@ class Evaluator:
         train, test = problem.data.train, problem.data.test
         self._train = self._load(train, problem.sample_weights)
         self._test = None if test is None else self._load(test, np.zeros(test.num_samples))
-        self._pass = jax.jit(self._trace, static_argnames="gradient")
+        self._pass = jax.jit(functools.partial(_sums, problem), static_argnames="gradient")
         self._g = jax.jit(problem.regulariser.value)
 
     @property
@@ -111,27 +112,28 @@ class Evaluator:
             samples = jax.device_put(precision.samples(part.samples, self.dtype))
             return samples, jax.device_put(np.asarray(weights, self.dtype))
 
-    def _trace(
-        self, x: Tree, samples: Tree, weights: Any, start: Any, stop: Any, gradient: bool = False
-    ) -> tuple[Sums, Tree | None]:
-        """Return the sums over the rows from start to stop and, if wanted, the gradient of the weighted loss."""
 
-        def chunk(x: Tree, first: Any) -> tuple[jax.Array, Sums]:
-            row = first + jnp.arange(CHUNK, dtype=jnp.int32)
-            used, row = row < stop, jnp.minimum(row, stop - 1)
-            batch = tree.map(lambda a: a[row], samples)
-            losses = jnp.where(used, self.problem.loss(x, batch), 0)
-            right = used & self.problem.correct(x, batch) if self.problem.correct is not None else jnp.zeros(CHUNK)
-            weighted = jnp.dot(weights[row], losses)
-            return weighted, Sums(weighted, jnp.sum(losses), jnp.sum(right, dtype=losses.dtype))
+def _sums(
+    problem: Problem, x: Tree, samples: Tree, weights: Any, start: Any, stop: Any, gradient: bool = False
+) -> tuple[Sums, Tree | None]:
+    """Return the sums over the rows from start to stop and, if wanted, the gradient of the weighted loss."""
 
-        def step(j: Any, total: tuple[Sums, Tree | None]) -> tuple[Sums, Tree | None]:
-            first = start + j * CHUNK
-            if gradient:
-                (_, sums), slope = jax.value_and_grad(chunk, has_aux=True)(x, first)
-                return tree.add(total, (sums, slope))
-            return tree.add(total, (chunk(x, first)[1], None))
+    def chunk(x: Tree, first: Any) -> tuple[jax.Array, Sums]:
+        row = first + jnp.arange(CHUNK, dtype=jnp.int32)
+        used, row = row < stop, jnp.minimum(row, stop - 1)
+        batch = tree.map(lambda a: a[row], samples)
+        losses = jnp.where(used, problem.loss(x, batch), 0)
+        right = used & problem.correct(x, batch) if problem.correct is not None else jnp.zeros(CHUNK)
+        weighted = jnp.dot(weights[row], losses)
+        return weighted, Sums(weighted, jnp.sum(losses), jnp.sum(right, dtype=losses.dtype))
 
-        zero = jnp.zeros((), self.dtype)
-        total = (Sums(zero, zero, zero), tree.map(jnp.zeros_like, x) if gradient else None)
-        return jax.lax.fori_loop(0, -(-(stop - start) // CHUNK), step, total)
+    def step(j: Any, total: tuple[Sums, Tree | None]) -> tuple[Sums, Tree | None]:
+        first = start + j * CHUNK
+        if gradient:
+            (_, sums), slope = jax.value_and_grad(chunk, has_aux=True)(x, first)
+            return tree.add(total, (sums, slope))
+        return tree.add(total, (chunk(x, first)[1], None))
+
+    zero = jnp.zeros((), weights.dtype)
+    total = (Sums(zero, zero, zero), tree.map(jnp.zeros_like, x) if gradient else None)
+    return jax.lax.fori_loop(0, -(-(stop - start) // CHUNK), step, total)
