@@ -14,10 +14,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import clients
 import comparison
+import cores
 import environments
 import roofline
-import scaling
 from workloads import WORKLOADS, flops
 
 ROOT = Path(__file__).parents[1]
@@ -44,11 +45,11 @@ def main() -> None:
         print("Peers", flush=True)
         results["peers"] = comparison.measure(options.quick, runners, workloads)
     if "models" in wanted:
-        print("Threads and models", flush=True)
-        results["models"] = scaling.models(options.quick)
+        print("Cores and models", flush=True)
+        results["models"] = cores.measure(options.quick)
     if "clients" in wanted:
         print("Clients", flush=True)
-        results["clients"] = scaling.clients(options.quick)
+        results["clients"] = clients.measure(options.quick)
     results["machine"]["load_at_end"] = os.getloadavg()
     report = "\n".join(render(results))
     print("\n" + report)
@@ -70,9 +71,9 @@ def render(results: dict[str, Any]) -> list[str]:
     if "roofs" in results:
         peaks = {n: max(roof["numpy_gflops"], roof["jax_gflops"]) for n, roof in results["roofs"].items()}
     if "models" in results:
-        lines += ["### Threads and models", "", *scaling.model_table(results["models"], peaks), ""]
+        lines += ["### Cores and models", "", *cores.table(results["models"], peaks), ""]
     if "clients" in results:
-        lines += ["### Clients", "", *scaling.client_table(results["clients"]), ""]
+        lines += ["### Clients", "", *clients.table(results["clients"]), ""]
     if "roofs" in results:
         lines += ["### The machine's limits", "", *roof_table(results["roofs"]), ""]
     return lines
@@ -103,7 +104,7 @@ def roof_table(roofs: dict[int, dict[str, float]]) -> list[str]:
         )
     lines += ["", "| network | MFLOP a step | parameters, MB | FLOP a byte if read and written once a step |"]
     lines += ["|---|---:|---:|---:|"]
-    for layers, batch_size in dict.fromkeys((workload.layers, workload.batch_size) for workload in scaling.MODELS):
+    for layers, batch_size in dict.fromkeys((workload.layers, workload.batch_size) for workload in cores.MODELS):
         work = flops(layers, batch_size)
         size = 4 * sum((a + 1) * b for a, b in itertools.pairwise(layers))
         name = "x".join(map(str, layers))
