@@ -1,11 +1,12 @@
 """feddr alone in the number of clients: a round must not depend on those who take no part in it."""
 
 import json
-import subprocess
 import sys
 import time
 from collections.abc import Sequence
 from typing import Any
+
+from runners import alone
 
 SEEN = 500
 
@@ -14,11 +15,8 @@ def measure(quick: bool) -> list[dict[str, Any]]:
     """FedDR on 10^2 to 10^6 clients, 3 samples each made on demand, 100 in a round, each size in its own process."""
     records = []
     for power in (2, 3, 6) if quick else (2, 3, 4, 5, 6):
-        command = [sys.executable, __file__, str(10**power), "20" if quick else "100"]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=240)
-        found = done.stdout.splitlines()[-1:] if done.returncode == 0 else []
-        tail = (done.stderr.strip().splitlines() or ["no output"])[-1]
-        records.append(json.loads(found[0]) if found else {"clients": 10**power, "error": tail})
+        found = alone(__file__, str(10**power), "20" if quick else "100")
+        records.append({"clients": 10**power, **found})
         print(f"  clients {records[-1]}", flush=True)
     return records
 
@@ -80,7 +78,6 @@ def _point(num_clients: int, rounds: int) -> dict[str, Any]:
     # The start and the end are evaluated and left out.
     times = np.diff(ends)[2:-1]
     return {
-        "clients": num_clients,
         "round_seconds": float(np.median(times)),
         "fastest_round_seconds": float(np.min(times)),
         "seen": seen[0],

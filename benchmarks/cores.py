@@ -9,7 +9,6 @@ import dataclasses
 import json
 import os
 import statistics
-import subprocess
 import sys
 import time
 from collections.abc import Sequence
@@ -17,6 +16,7 @@ from typing import Any
 
 import numpy as np
 from peers.measure import memory
+from runners import alone
 from workloads import LARGE, LR, SEED, SMALL, Workload, flops
 
 import feddr
@@ -35,12 +35,12 @@ def measure(quick: bool) -> list[dict[str, Any]]:
     """FedAvg on each model, one thread on one core and two threads on two, in turns, each model in its own process."""
     records = []
     for workload in MODELS:
-        command = [sys.executable, __file__, workload.name, "2" if quick else "15"]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=300)
-        found = done.stdout.splitlines()[-1:] if done.returncode == 0 else []
-        tail = (done.stderr.strip().splitlines() or ["no output"])[-1]
-        records.append({"workload": workload.name} | (json.loads(found[0]) if found else {"error": tail}))
-        print(f"  {records[-1]}", flush=True)
+        found = alone(__file__, workload.name, "2" if quick else "15")
+        records.append({"workload": workload.name, **found})
+        shown = found.get("error")
+        if shown is None:
+            shown = ", ".join(f"{statistics.median(found[cores]):,.0f} steps/s on {cores}" for cores in ("one", "two"))
+        print(f"  {workload.name:8} {shown}", flush=True)
     return records
 
 

@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -58,6 +59,19 @@ def run(runner: Runner, stem: Path, env: dict[str, str] | None = None) -> Result
             return {**json.loads(line), "load": load}
     tail = (err.strip() or out.strip()).splitlines()[-1:] or ["no output"]
     return {"error": f"exit code {process.returncode}: {tail[0]}", "load": load}
+
+
+def alone(script: str, *arguments: str) -> Result:
+    """Run a part of this benchmark in a process of its own, and return the line of JSON that it prints last."""
+    command = [sys.executable, script, *arguments]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT)
+    except subprocess.TimeoutExpired:
+        return {"error": f"no result after {LIMIT:.0f} s"}
+    if done.returncode == 0:
+        found: Result = json.loads(done.stdout.splitlines()[-1])
+        return found
+    return {"error": (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]}
 
 
 FEDDR = Runner("feddr FedAvg", "feddr", "run_feddr.py")
