@@ -121,6 +121,17 @@ def test_every_epoch_uses_every_sample_once(size: int, batch_size: int, epochs: 
     assert set(batches.used.tolist()) <= {batch_size, size % batch_size}
 
 
+def test_each_epoch_has_a_random_order_of_its_own() -> None:
+    size, epochs = 30, 200
+    batches = local.SGD(lr=0.1, epochs=epochs, batch_size=10).batches(size, np.random.default_rng(0))
+    assert batches is not None
+    orders = batches.rows.reshape(epochs, size)
+    assert len({tuple(order) for order in orders.tolist()}) == epochs
+    # No place in the order prefers some rows: they are (size - 1) / 2 on average, within six standard deviations.
+    spread = np.sqrt((size**2 - 1) / 12 / epochs)
+    assert np.max(np.abs(np.mean(orders, axis=0) - (size - 1) / 2)) < 6 * spread
+
+
 def test_the_ragged_last_batch_is_a_mean_over_its_own_samples() -> None:
     """One epoch over 7 samples in batches of 3, by hand."""
     problem = least_squares()
