@@ -1,3 +1,4 @@
+import re
 from collections.abc import Callable
 
 import jax
@@ -56,3 +57,24 @@ def test_clients_side_by_side() -> None:
         together = jax.jit(jax.vmap(gradient))(x, weight)
         for i in range(3):
             np.testing.assert_allclose(together[i], gradient(x[i], weight[i]), rtol=1e-12)
+
+
+def test_the_gradient_of_an_activation_is_computed_once_and_not_for_each_weight(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The compiled code of the new weight, the one computation of that shape, compares nothing with zero."""
+    x, weight = jnp.ones((10, 61)), jnp.ones((61, 37))
+
+    def compares() -> bool:
+        @jax.jit
+        def step(x: jax.Array, weight: jax.Array) -> jax.Array:
+            return weight - 0.1 * jax.grad(lambda w: jnp.sum(jax.nn.relu(dense(x, w)) ** 2))(weight)
+
+        text = step.lower(x, weight).compile().as_text() or ""
+        bodies = [body for body in text.split("\n\n") if re.search(r"^%.* -> f32\[61,37\]", body)]
+        assert bodies
+        return any("compare(" in body for body in bodies)
+
+    assert not compares()
+    monkeypatch.setattr("feddr.dense._computed", lambda d: d)
+    assert compares()

@@ -4,6 +4,7 @@ import functools
 import operator
 
 import jax
+import jax.numpy as jnp
 
 FEW_ROWS = 16
 SOME_ROWS, FEW_WEIGHTS = 32, 8192
@@ -29,11 +30,19 @@ def _backward(saved: tuple[jax.Array, jax.Array], d: jax.Array) -> tuple[jax.Arr
     x, weight = saved
     rows = x.shape[0]
     if rows <= FEW_ROWS or (rows <= SOME_ROWS and weight.size <= FEW_WEIGHTS):
-        # Without the barrier each entry of each product would compute its entry of d anew.
-        x, d = jax.lax.optimization_barrier((x, d))  # type: ignore[no-untyped-call]
+        d = _computed(d)
         outer = [x[row][:, None] * d[row][None, :] for row in range(rows)]
         return d @ weight.T, _sum_in_pairs(outer)
     return d @ weight.T, x.T @ d
+
+
+def _computed(d: jax.Array) -> jax.Array:
+    """Return d as an array in memory; XLA would fuse what makes its entries into each use, and compute them anew there.
+
+    It takes an optimisation barrier away before it fuses, but does not fuse the gather of rows that it does not know.
+    """
+    rows: jax.Array = jax.lax.optimization_barrier(jnp.arange(d.shape[0]))  # type: ignore[no-untyped-call]
+    return d[rows]
 
 
 def _sum_in_pairs(terms: list[jax.Array]) -> jax.Array:
