@@ -5,7 +5,6 @@ import math
 import warnings
 from collections import defaultdict
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ import feddr
 from feddr import certify, delays, tree
 from feddr.delays import Delay
 from feddr.engines.arrivals import Arrivals, StalenessWarning, StalledWarning
+from feddr.engines.crew import Crew
 from feddr.engines.rounds import Progress, gather
 from feddr.engines.run import Run
 from feddr.events import SERVER, Event
@@ -47,9 +47,9 @@ def test_the_bookkeeping_law_holds_after_every_event(
     problem: feddr.Problem, init: str, buffer: int, concurrency: int
 ) -> None:
     algorithm = feddr.AsyncFedDR(eta=0.7, alpha=0.9, init=init, buffer=buffer)
-    with ThreadPoolExecutor(2) as pool:
+    with Crew(2) as crew:
         one = feddr.sampling.Uniform(1)
-        under_way = Run(problem, algorithm, SGD, one, 4, np.dtype("float32"), False, pool)
+        under_way = Run(problem, algorithm, SGD, one, 4, np.dtype("float32"), False, crew)
         clock = Arrivals(under_way, algorithm, ROUGH, concurrency, 30, 30, None, 1000, eager=False)
         clock.begin()
         state, lost = under_way.state, 0

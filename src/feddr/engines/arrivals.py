@@ -125,11 +125,8 @@ class Arrivals:
         return max(max(was, self.version - last) for was, last in zip(self.absences, self.heard, strict=True))
 
     def close(self) -> None:
-        """Give up what has been asked for and is not needed any more, and let go of who holds this clock."""
+        """Let go of who holds this clock."""
         self.keeper = None
-        for job in self.schedule.jobs.values():
-            if job.answer is not None:
-                job.answer.cancel()
 
     def _begin(self) -> None:
         """Let clients begin with the newest xbar, unless it is the last."""
@@ -143,13 +140,12 @@ class Arrivals:
             job.message, size = self.message
             self.run.state.bytes_down += size
             if self.eager:
-                self._submit([job])
+                self._compute([job])
             elif not job.lost:
                 self.waiting.append(job)
 
-    def _submit(self, jobs: Sequence[Running]) -> None:
-        pending = self.run.submit([_part(job) for job in jobs])
-        for job, answer in zip(jobs, pending, strict=True):
+    def _compute(self, jobs: Sequence[Running]) -> None:
+        for job, answer in zip(jobs, self.run.answers([_part(job) for job in jobs]), strict=True):
             job.answer = answer
 
     def _answer(self, job: Running) -> Answer:
@@ -158,9 +154,9 @@ class Arrivals:
             # No more than are still wanted, and of those the earliest: later jobs can only push them back.
             wanted = (self.updates - self.version) * self.algorithm.buffer - len(self.buffer)
             chosen = heapq.nsmallest(wanted, self.waiting, key=lambda j: (j.end, j.client))
-            self._submit(chosen)
+            self._compute(chosen)
             self.waiting = [one for one in self.waiting if one.answer is None]
-        answer: Answer = job.answer.result()
+        answer: Answer = job.answer
         return answer
 
     def _accept(self, job: Running, answer: Answer) -> None:
@@ -272,7 +268,7 @@ class Arrivals:
         """Take up the jobs in flight, and let those begin whose turn it was."""
         jobs = [job for job in self.schedule.jobs.values() if not job.lost]
         if self.eager:
-            self._submit(jobs)
+            self._compute(jobs)
         else:
             self.waiting = jobs
         self._begin()

@@ -4,17 +4,17 @@ Algorithm 2 and its peers as a discrete-event simulation: ``schedule`` says who 
 it.
 """
 
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Literal
 
-from feddr import cache, limits, tree
+from feddr import cache, tree
 from feddr import precision as precisions
 from feddr.algorithms import Asynchronous, check
 from feddr.delays import Delay, Fixed
 from feddr.engines import keep
 from feddr.engines import rounds as common
 from feddr.engines.arrivals import Arrivals
+from feddr.engines.crew import Crew
 from feddr.engines.keep import Keeper
 from feddr.engines.result import Result
 from feddr.engines.rounds import Callback, OnBadClient
@@ -148,8 +148,8 @@ def simulate_async(
         "evaluate_every": evaluate_every,
         "max_events": max_events,
     }
-    with ThreadPoolExecutor(threads or limits.cores()) as pool:
-        run = Run(problem, algorithm, local, Uniform(1), seed, dtype, personal, pool, client_memory, on_bad_client)
+    with Crew(threads) as crew:
+        run = Run(problem, algorithm, local, Uniform(1), seed, dtype, personal, crew, client_memory, on_bad_client)
         clock = Arrivals(run, algorithm, delays, places, updates, evaluate_every, callback, max_events, eager)
         with Keeper(checkpoint, checkpoint_every, resume, run, {"clock": clock}, same) as keeper:
             try:

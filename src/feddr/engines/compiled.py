@@ -120,6 +120,10 @@ class CompiledClients:
         """Divide clients into those that share a call, the longest first, so that no core waits for a late one."""
         return self.plan.calls(sorted(map(self._load, clients), key=lambda load: (-load.work, load.client)))
 
+    def worth_a_thread(self, client: int) -> bool:
+        """Return whether it pays to compute the call of a client in another thread."""
+        return self.plan.worth_a_thread(self._load(client))
+
     def solve(self, tasks: Sequence[Task]) -> list[Solution]:
         """Solve the subproblems of clients that share a call."""
         with precision.scope(self.dtype):

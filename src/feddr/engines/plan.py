@@ -47,6 +47,13 @@ class Plan(NamedTuple):
         """Return whether a client shares its call, or would if there were others."""
         return load.work <= self.enough
 
+    def worth_a_thread(self, load: Load) -> bool:
+        """Return whether a call pays to be handed over to another thread.
+
+        Little work on a CPU does not: it is almost all Python, which one thread executes at a time.
+        """
+        return self.side_by_side or not self.shares(load)
+
     def calls(self, loads: Iterable[Load]) -> list[list[int]]:
         """Divide clients, given in order, into those that share a call: neighbours with arguments of one shape."""
         calls: list[list[int]] = []

@@ -3,7 +3,6 @@
 import math
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,6 +12,7 @@ from feddr.algorithms import Algorithm, Uploads
 from feddr.engines import diagnose, pack
 from feddr.engines import rounds as common
 from feddr.engines.compiled import CompiledClients, Task
+from feddr.engines.crew import Crew
 from feddr.engines.evaluate import Evaluator
 from feddr.engines.rounds import Accepted, Callback, DivergedError, OnBadClient, Progress, State
 from feddr.engines.store import BUDGET, ClientStore
@@ -42,21 +42,6 @@ class Answer(NamedTuple):
     solution: Solution
 
 
-class Pending(NamedTuple):
-    """An answer under way, in a call that may have others beside it."""
-
-    call: Future[list[Answer]]
-    position: int
-
-    def result(self) -> Answer:
-        """Wait for the answer."""
-        return self.call.result()[self.position]
-
-    def cancel(self) -> None:
-        """Give the call up if it has not begun."""
-        self.call.cancel()
-
-
 class Run:
     """The state of a run, and how clients and metrics are computed.
 
@@ -64,8 +49,8 @@ class Run:
     ----------
     sampling
         Who takes part in a round, for solvers that want to know how likely a client is.
-    pool
-        Where clients are computed.
+    crew
+        The threads that compute clients.
     client_memory
         Bytes of client state kept in memory.
     on_bad_client
@@ -81,7 +66,7 @@ class Run:
         seed: int,
         dtype: np.dtype[Any],
         personal: bool,
-        pool: ThreadPoolExecutor,
+        crew: Crew,
         client_memory: int = BUDGET,
         on_bad_client: OnBadClient = "stop",
     ) -> None:
@@ -92,7 +77,7 @@ class Run:
             )
         self.begin = time.perf_counter()
         self.problem, self.algorithm, self.local, self.seed, self.dtype = problem, algorithm, local, seed, dtype
-        self.personal, self.pool, self.on_bad_client = personal, pool, on_bad_client
+        self.personal, self.crew, self.on_bad_client = personal, crew, on_bad_client
         self.evaluator = Evaluator(problem, dtype)
         samples = self.evaluator.samples if problem.data.on_demand is None else None
         self.clients = CompiledClients(problem, samples, local, dtype, algorithm.mean_gradient)
@@ -108,14 +93,20 @@ class Run:
         """Return what the server sends now."""
         return tree.cast(self.algorithm.broadcast(self.state.server), self.dtype)
 
-    def submit(self, jobs: Sequence[Job]) -> list[Pending]:
-        """Let clients, each of them once, do their parts in the background, the longest first."""
+    def answers(self, jobs: Sequence[Job]) -> list[Answer]:
+        """Let clients, each of them once, do their parts side by side, the longest first."""
         position = {job.client: j for j, job in enumerate(jobs)}
-        pending: dict[int, Pending] = {}
-        for clients in self.clients.calls([job.client for job in jobs]):
-            call = self.pool.submit(self._compute, [jobs[position[i]] for i in clients])
-            pending |= {i: Pending(call, j) for j, i in enumerate(clients)}
-        return [pending[job.client] for job in jobs]
+        found: dict[int, Answer] = {}
+
+        def compute(clients: list[int]) -> None:
+            found.update(zip(clients, self._compute([jobs[position[i]] for i in clients]), strict=True))
+
+        calls = self.clients.calls([job.client for job in jobs])
+        long = [clients for clients in calls if self.clients.worth_a_thread(clients[0])]
+        self.crew.each(compute, long)
+        for clients in calls[len(long) :]:
+            compute(clients)
+        return [found[job.client] for job in jobs]
 
     def task(self, job: Job) -> tuple[Any, Task]:
         """Return the state that a client begins with, and what it has to solve."""
@@ -139,9 +130,9 @@ class Run:
         left_out: list[tuple[Job, Answer]] = []
 
         def arriving() -> Iterator[Accepted]:
-            for job, pending in zip(jobs, self.submit(jobs), strict=True):
-                taken.append((job, pending.result()))
-                yield self.weigh(job.client, taken[-1][1])
+            for job, answer in zip(jobs, self.answers(jobs), strict=True):
+                taken.append((job, answer))
+                yield self.weigh(job.client, answer)
 
         gathered = common.gather(arriving()) if jobs else None
         if gathered is not None and not common.finite(gathered.sum):

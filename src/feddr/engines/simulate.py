@@ -1,19 +1,19 @@
 """The simulator: rounds of Algorithm 1 and its peers on one machine, clients side by side on all cores."""
 
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from feddr import cache, limits, tree
+from feddr import cache, tree
 from feddr import precision as precisions
 from feddr.algorithms import Algorithm, check
 from feddr.certify import watch_for
 from feddr.delays import Delay
 from feddr.engines import keep, pack
 from feddr.engines import rounds as common
+from feddr.engines.crew import Crew
 from feddr.engines.keep import Keeper, Watched
 from feddr.engines.result import Result
 from feddr.engines.rounds import Callback, DivergedError, OnBadClient
@@ -133,8 +133,8 @@ def simulate(
         "deadline": deadline,
         "max_events": max_events,
     }
-    with ThreadPoolExecutor(threads or limits.cores()) as pool:
-        run = Run(problem, algorithm, local, sampling, seed, dtype, personal, pool, client_memory, on_bad_client)
+    with Crew(threads) as crew:
+        run = Run(problem, algorithm, local, sampling, seed, dtype, personal, crew, client_memory, on_bad_client)
         clock = None if delays is None else RoundClock(run, delays, deadline, seed, max_events)
         parts: dict[str, pack.Part] = {} if clock is None else {"clock": clock}
         if watch is not None:
