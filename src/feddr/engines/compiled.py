@@ -126,10 +126,17 @@ class CompiledClients:
 
     def solve(self, tasks: Sequence[Task]) -> list[Solution]:
         """Solve the subproblems of clients that share a call."""
+        return self.begin(tasks)()
+
+    def begin(self, tasks: Sequence[Task]) -> Callable[[], list[Solution]]:
+        """Begin to solve the subproblems of clients that share a call, and return what waits for the solutions."""
         with precision.scope(self.dtype):
             if self.plan.shares(self._load(tasks[0].client)):
-                return self._shared(tasks)
-            return [tree.map(np.asarray, self._one(*self.alone(task))) for task in tasks]
+                stacked = self._stacked(tasks, self.plan.width)
+                together = self._several(stacked.start, self.samples, stacked._replace(start=None))
+                return lambda: _apart(together, len(tasks))
+            each = [self._one(*self.alone(task)) for task in tasks]
+            return lambda: [tree.map(np.asarray, solution) for solution in each]
 
     def alone(self, task: Task) -> Arguments:
         """Return the arguments of a call for one client."""
@@ -192,15 +199,6 @@ class CompiledClients:
         facts = _stack([self._facts(task) for task in tasks], places)
         return Arguments(sub.start, samples, sub._replace(start=None), Rows(start, size, batch, used), steps, facts)
 
-    def _shared(self, tasks: Sequence[Task]) -> list[Solution]:
-        """Solve several subproblems in one call."""
-        stacked = self._stacked(tasks, self.plan.width)
-        solutions = self._several(stacked.start, self.samples, stacked._replace(start=None))
-        leaves, structure = jax.tree.flatten(solutions)
-        arrays = [np.asarray(leaf) for leaf in leaves]
-        # Copies, so that a client's state does not keep those of all others alive.
-        return [jax.tree.unflatten(structure, [a[j].copy() for a in arrays]) for j in range(len(tasks))]
-
     def _facts(self, task: Task) -> Facts:
         curvature = self.curvature(task.client, task.sub.eta) if self.local.certified else Curvature()
         return Facts(curvature, task.round, float(task.probability))
@@ -228,6 +226,14 @@ def _stack(trees: list[Tree], places: int) -> Any:
     """Return a tree whose leaves hold those of the trees, one after the other, and the last one in places left over."""
     filled = [*trees, *trees[-1:] * (places - len(trees))]
     return tree.map(lambda *leaves: np.array(leaves), *filled)  # np.stack would be slower
+
+
+def _apart(together: Solution, count: int) -> list[Solution]:
+    """Return the first of several solutions whose arrays hold one after the other."""
+    leaves, structure = jax.tree.flatten(together)
+    # Copies, so that a client's state does not keep those of all others alive.
+    columns = [[entry.copy() for entry in np.asarray(leaf)[:count]] for leaf in leaves]
+    return [jax.tree.unflatten(structure, entries) for entries in zip(*columns, strict=True)]
 
 
 def _pad(rows: NDArray[Any], capacity: int) -> NDArray[Any]:

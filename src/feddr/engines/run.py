@@ -2,7 +2,8 @@
 
 import math
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,6 +25,9 @@ from feddr.tree import Tree
 
 PATIENCE = 1000
 """Updates in a row that may be skipped; after so many, nobody sends anything that could be used."""
+
+AHEAD = 2
+"""Short calls that are begun before the first of them is waited for: the device works while the next is prepared."""
 
 
 class Job(NamedTuple):
@@ -95,17 +99,22 @@ class Run:
 
     def answers(self, jobs: Sequence[Job]) -> list[Answer]:
         """Let clients, each of them once, do their parts side by side, the longest first."""
-        position = {job.client: j for j, job in enumerate(jobs)}
+        by_client = {job.client: job for job in jobs}
         found: dict[int, Answer] = {}
 
-        def compute(clients: list[int]) -> None:
-            found.update(zip(clients, self._compute([jobs[position[i]] for i in clients]), strict=True))
+        def begin(clients: list[int]) -> Callable[[], dict[int, Answer]]:
+            return self._begin([by_client[i] for i in clients])
 
-        calls = self.clients.calls([job.client for job in jobs])
+        calls = self.clients.calls(list(by_client))
         long = [clients for clients in calls if self.clients.worth_a_thread(clients[0])]
-        self.crew.each(compute, long)
+        self.crew.each(lambda clients: found.update(begin(clients)()), long)
+        under_way: deque[Callable[[], dict[int, Answer]]] = deque()
         for clients in calls[len(long) :]:
-            compute(clients)
+            under_way.append(begin(clients))
+            if len(under_way) > AHEAD:
+                found.update(under_way.popleft()())
+        for end in under_way:
+            found.update(end())
         return [found[job.client] for job in jobs]
 
     def task(self, job: Job) -> tuple[Any, Task]:
@@ -116,13 +125,21 @@ class Run:
         rng = common.client_rng(self.seed, i, state.updates.get(i, 0))
         return c, Task(i, rules.subproblem(c, message), rng, k, self.probabilities[i])
 
-    def _compute(self, jobs: Sequence[Job]) -> list[Answer]:
-        """Do the parts of clients that share a call, without touching the state."""
-        finish = self.algorithm.finish
-        with np.errstate(over="ignore", invalid="ignore"):  # whoever takes an upload looks whether it is finite
+    def _begin(self, jobs: Sequence[Job]) -> Callable[[], dict[int, Answer]]:
+        """Begin the parts of clients that share a call, and return what waits for them; the state is not touched."""
+        with _quiet():
             before, tasks = zip(*map(self.task, jobs), strict=True)
-            done = zip(jobs, before, tasks, self.clients.solve(tasks), strict=True)
-            return [Answer(*finish(c, job.message, task.sub, solution), solution) for job, c, task, solution in done]
+            solutions = self.clients.begin(tasks)
+
+        def end() -> dict[int, Answer]:
+            parts = zip(jobs, before, tasks, solutions(), strict=True)
+            with _quiet():
+                return {
+                    job.client: Answer(*self.algorithm.finish(c, job.message, task.sub, solution), solution)
+                    for job, c, task, solution in parts
+                }
+
+        return end
 
     def round(self, k: int, jobs: Sequence[Job]) -> None:
         """Let clients compute side by side, and then the server; where that fails, nothing has changed."""
@@ -277,3 +294,8 @@ class Run:
     def restore_clients(self, segments: Iterable[pack.Arrays]) -> None:
         """Give the clients back their states."""
         pack.fill(self.state.clients, self.algorithm.client(self.x0, self.message()), segments)
+
+
+def _quiet() -> np.errstate:
+    """Return a context without warnings: whoever takes an upload looks whether it is finite."""
+    return np.errstate(over="ignore", invalid="ignore")
