@@ -1,7 +1,9 @@
 """feddr alone on one core and on two, for models of several sizes.
 
 Both are measured in one process, in short turns: the rate of a shared machine changes by a third within minutes, and a
-ratio of two rates says something only if they were measured at about the same time.
+ratio of two rates says something only if they were measured at about the same time. All turns have the same rounds,
+with the same clients and steps. Other work on the machine slows some rounds of some turns down, others in others: what
+counts is the shortest time that each round has taken.
 """
 
 import contextlib
@@ -15,6 +17,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from peers.measure import memory
 from runners import alone
 from workloads import LARGE, LR, SEED, SMALL, Workload, flops
@@ -25,7 +28,7 @@ from feddr.engines.rounds import Progress, sampling_rng
 EVERYONE = dataclasses.replace(SMALL, name="everyone", sampled=SMALL.clients)
 HUGE = Workload("huge", (784, 512, 512, 62), clients=20, sampled=8, epochs=1, sizes=(50, 150))
 MODELS = (SMALL, EVERYONE, LARGE, HUGE)
-TURN = 2.0
+TURN = 1.0
 """Seconds that a turn shall take on one core."""
 WARMUP = 2
 """Rounds at the start of a turn that are not counted."""
@@ -35,11 +38,11 @@ def measure(quick: bool) -> list[dict[str, Any]]:
     """FedAvg on each model, one thread on one core and two threads on two, in turns, each model in its own process."""
     records = []
     for workload in MODELS:
-        found = alone(__file__, workload.name, "2" if quick else "15")
+        found = alone(__file__, workload.name, "2" if quick else "40")
         records.append({"workload": workload.name, **found})
         shown = found.get("error")
         if shown is None:
-            shown = ", ".join(f"{statistics.median(found[cores]):,.0f} steps/s on {cores}" for cores in ("one", "two"))
+            shown = ", ".join(f"{found['fastest'][cores]:,.0f} steps/s on {cores}" for cores in ("one", "two"))
         print(f"  {workload.name:8} {shown}", flush=True)
     return records
 
@@ -50,7 +53,7 @@ def table(records: Sequence[dict[str, Any]], peaks: dict[int, float]) -> list[st
         "network, clients in a round",
         "steps/s on one core",
         "on two",
-        "two over one: median, quartiles",
+        "two over one: fastest rounds; quartiles of turns",
         "balance allows",
         "GFLOP/s on one, two",
         "of peak",
@@ -64,11 +67,11 @@ def table(records: Sequence[dict[str, Any]], peaks: dict[int, float]) -> list[st
             lines.append(f"| {name} | {r['error']} |" + " |" * (len(head) - 2))
             continue
         pairs = [two / one for one, two in zip(r["one"], r["two"], strict=True)]
-        low, middle, high = statistics.quantiles(pairs, n=4, method="inclusive")
-        rates = [statistics.median(r[cores]) for cores in ("one", "two")]
+        spread = ", ".join(f"{value:.2f}" for value in statistics.quantiles(pairs, n=4, method="inclusive"))
+        rates = [r["fastest"][cores] for cores in ("one", "two")]
         gflops = [rate * flops(workload.layers, workload.batch_size) / 1e9 for rate in rates]
         share = ", ".join(f"{100 * speed / peaks[n]:.0f}%" for n, speed in enumerate(gflops, 1) if n in peaks)
-        cells = [name, *(f"{rate:,.0f}" for rate in rates), f"{middle:.2f}, {low:.2f} to {high:.2f}"]
+        cells = [name, *(f"{rate:,.0f}" for rate in rates), f"{rates[1] / rates[0]:.2f}; {spread}"]
         cells += [f"{r['balance']:.2f}", ", ".join(f"{speed:.1f}" for speed in gflops), share]
         lines.append("| " + " | ".join([*cells, f"{r['peak_memory_mb']:.0f}"]) + " |")
     return lines
@@ -81,18 +84,23 @@ def _turns(workload: Workload, pairs: int) -> dict[str, Any]:
     _turn(problem, workload, cores[:2], 10)  # XLA compiles, and makes threads for the cores that it sees
     peak = memory("VmHWM")  # of one run: the threads of many leave freed memory behind
     seconds, _ = _turn(problem, workload, cores[:1], 10)
-    rounds = 10 * max(1, round(TURN / seconds * (10 - WARMUP) / 10))
+    rounds = 10 * max(1, round(TURN / float(np.sum(seconds)) * (10 - WARMUP) / 10))
     found: dict[str, list[float]] = {"one": [], "two": []}
+    shortest = {name: np.full(rounds - WARMUP, np.inf) for name in found}
     for _ in range(pairs):
-        for name, number in (("one", 1), ("two", 2)):
+        for number, name in enumerate(found, 1):
             seconds, steps = _turn(problem, workload, cores[:number], rounds)
-            found[name].append(steps / seconds)
+            found[name].append(steps / float(np.sum(seconds)))
+            np.minimum(shortest[name], seconds, out=shortest[name])
+    fastest = {name: steps / float(np.sum(seconds)) for name, seconds in shortest.items()}
     allowed = balance(workload, problem.data.sizes, rounds)
-    return {"rounds": rounds, **found, "balance": allowed, "peak_memory_mb": peak}
+    return {"rounds": rounds, **found, "fastest": fastest, "balance": allowed, "peak_memory_mb": peak}
 
 
-def _turn(problem: feddr.Problem, workload: Workload, cores: Sequence[int], rounds: int) -> tuple[float, int]:
-    """Run with a thread for each of some cores, and return seconds and steps of all rounds but the first ones."""
+def _turn(
+    problem: feddr.Problem, workload: Workload, cores: Sequence[int], rounds: int
+) -> tuple[NDArray[np.float64], int]:
+    """Run with a thread for each of some cores, and return the seconds of each round but the first ones, and steps."""
     for thread in os.listdir("/proc/self/task"):
         with contextlib.suppress(ProcessLookupError):  # it has ended
             os.sched_setaffinity(int(thread), cores)
@@ -111,8 +119,8 @@ def _turn(problem: feddr.Problem, workload: Workload, cores: Sequence[int], roun
         threads=len(cores),
         callback=after_round,
     )
-    (begin, before), (end, after) = ends[WARMUP], ends[-1]  # the first entry is the start
-    return end - begin, after - before
+    times, steps = zip(*ends[WARMUP:], strict=True)  # the first entry is the start
+    return np.diff(times), steps[-1] - steps[0]
 
 
 def balance(workload: Workload, sizes: Sequence[int], rounds: int) -> float:
