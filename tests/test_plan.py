@@ -44,6 +44,15 @@ def test_calls_divide_the_clients(loads: list[tuple[tuple[int], float]], width: 
         assert len(call) == 1 or sum(given[i].work for i in call) <= enough * (1 + 1e-12)
 
 
+def test_what_is_worth_a_thread() -> None:
+    """On a CPU what has a call of its own; on an accelerator every call, since there is nothing else."""
+    little, much = Load(0, (64,), plan.CPU.enough), Load(1, (64,), plan.CPU.enough * 1.01)
+    assert not plan.CPU.worth_a_thread(little)
+    assert plan.CPU.worth_a_thread(much)
+    assert ALONE.worth_a_thread(little)
+    assert plan.ACCELERATOR.worth_a_thread(little)
+
+
 def clients(how: Plan, local: feddr.local.LocalSolver, mean_gradient: bool = False) -> CompiledClients:
     problem = feddr.Problem.classification(feddr.models.mlp([4, 5, 3]), make_classes(SIZES, 4, 3, seed=1))
     samples = Evaluator(problem, np.float64).samples

@@ -13,10 +13,13 @@ from sklearn.linear_model import Lasso
 import feddr
 from feddr import delays, tree
 from feddr.algorithms import Asynchronous
+from feddr.engines import plan
+from feddr.engines.plan import Plan
 from feddr.engines.rounds import Progress
 from feddr.tree import Tree
 from tests.agreement.test_pooled import cvxpy_squares, squares
 from tests.conftest import make_regression
+from tests.test_plan import ALONE
 
 SGD = feddr.local.SGD(lr=0.05, epochs=2, batch_size=4)
 ROUGH = delays.Combined(
@@ -92,7 +95,11 @@ ASYNCHRONOUS: list[Asynchronous] = [
 
 
 @pytest.mark.parametrize("algorithm", ASYNCHRONOUS, ids=repr)
-def test_late_batches_equal_early_jobs_bit_for_bit(class_data: feddr.FederatedData, algorithm: Asynchronous) -> None:
+@pytest.mark.parametrize("how", [plan.CPU, ALONE], ids=["shared calls", "calls in threads"])
+def test_late_batches_equal_early_jobs_bit_for_bit(
+    class_data: feddr.FederatedData, algorithm: Asynchronous, how: Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plan, "choose", lambda: how)
     smooth = feddr.Problem.classification(feddr.models.softmax(5, 3), class_data)
 
     def run(**changes: Any) -> feddr.Result:

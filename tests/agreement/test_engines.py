@@ -10,9 +10,12 @@ import pytest
 import feddr
 from feddr import local, tree
 from feddr.algorithms import Algorithm
+from feddr.engines import plan, run
+from feddr.engines.plan import Plan
 from feddr.engines.rounds import Progress
 from feddr.local import LocalSolver
-from tests.conftest import make_regression
+from tests.conftest import make_classes, make_regression
+from tests.test_plan import ALONE
 
 ALGORITHMS = [
     feddr.FedDR(eta=0.8, alpha=1.6),
@@ -96,11 +99,13 @@ def test_certified_solver_agrees_with_reference(regression_data: feddr.Federated
     assert ours.history.last.prox_error <= 1e-12
 
 
+@pytest.mark.parametrize("how", [plan.CPU, ALONE], ids=["shared calls", "calls in threads"])
 @pytest.mark.parametrize("precision", ["float32", "float64"])
 @pytest.mark.parametrize("algorithm", [feddr.FedDR(eta=0.8, alpha=1.6), feddr.Scaffold()], ids=repr)
 def test_same_bits_for_every_number_of_threads(
-    class_data: feddr.FederatedData, algorithm: Algorithm, precision: str
+    class_data: feddr.FederatedData, algorithm: Algorithm, precision: str, how: Plan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(plan, "choose", lambda: how)
     problem = feddr.Problem.classification(feddr.models.mlp([5, 16, 3]), class_data)
     results = [
         feddr.simulate(
@@ -121,6 +126,24 @@ def test_same_bits_for_every_number_of_threads(
             assert np.array_equal(a, b)
         for x, y in zip(results[0].history.rows, other.history.rows, strict=True):
             assert (x.F, x.test_accuracy, x.gradient_mapping) == (y.F, y.test_accuracy, y.gradient_mapping)
+
+
+def test_short_calls_that_overlap_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """More of them than are under way at a time, and one client that is computed apart."""
+    data = make_classes((2, 5, 9) * 7 + (300,), 4, 3, seed=2)
+    problem, algorithm = feddr.Problem.classification(feddr.models.softmax(4, 3), data), feddr.FedDR(eta=1.0)
+    arguments: dict[str, Any] = {"local": SOLVERS["sgd"], "rounds": 3, "precision": "float64"}
+    monkeypatch.setattr(plan, "choose", lambda: Plan(width=3, enough=5e3, side_by_side=False))
+
+    def final(ahead: int) -> feddr.Result:
+        monkeypatch.setattr(run, "AHEAD", ahead)
+        return feddr.simulate(problem, algorithm, **arguments)
+
+    plain, alone = feddr.reference(problem, algorithm, **arguments), final(0)
+    assert tree.norm(tree.sub(alone.params, plain.params)) < 1e-12
+    for ahead in (1, 2, 100):
+        for a, b in zip(tree.leaves(alone.params), tree.leaves(final(ahead).params), strict=True):
+            np.testing.assert_array_equal(a, b)
 
 
 def test_seeds_differ_and_repeat(class_data: feddr.FederatedData) -> None:
