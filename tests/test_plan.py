@@ -158,8 +158,10 @@ def test_small_models_are_compiled_without_the_library_where_xla_can(monkeypatch
     assert many is not None
     assert few is not None
     assert few.items() > many.items() > {"xla_cpu_multi_thread_eigen": False}.items()
+    assert plan.evaluation_options() == plan.NO_LIBRARY
     monkeypatch.setattr(plan, "_known", lambda *_: False)
     assert plan.compiler_options(plan.FEW_PARAMETERS) == {"xla_cpu_multi_thread_eigen": False}
+    assert plan.evaluation_options() == {}
 
 
 def test_an_option_that_xla_does_not_have_is_not_known() -> None:

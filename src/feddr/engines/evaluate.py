@@ -10,6 +10,7 @@ import numpy as np
 
 from feddr import precision, tree
 from feddr.data import Part
+from feddr.engines import plan
 from feddr.problem import Problem, gradient_mapping
 from feddr.tree import Tree
 
@@ -41,7 +42,8 @@ class Evaluator:
         train, test = problem.data.train, problem.data.test
         self._train = self._load(train, problem.sample_weights)
         self._test = None if test is None else self._load(test, np.zeros(test.num_samples))
-        self._pass = jax.jit(functools.partial(_sums, problem), static_argnames="gradient")
+        options = plan.evaluation_options()
+        self._pass = jax.jit(functools.partial(_sums, problem), static_argnames="gradient", compiler_options=options)
         self._g = jax.jit(problem.regulariser.value)
 
     @property
