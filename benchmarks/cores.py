@@ -28,8 +28,8 @@ from feddr.engines.rounds import Progress, sampling_rng
 EVERYONE = dataclasses.replace(SMALL, name="everyone", sampled=SMALL.clients)
 HUGE = Workload("huge", (784, 512, 512, 62), clients=20, sampled=8, epochs=1, sizes=(50, 150))
 MODELS = (SMALL, EVERYONE, LARGE, HUGE)
-TURN = 1.0
-"""Seconds that a turn shall take on one core."""
+ROUNDS = {SMALL.name: 30, EVERYONE.name: 10, LARGE.name: 10, HUGE.name: 10}
+"""Rounds of a turn, which takes about a second."""
 WARMUP = 2
 """Rounds at the start of a turn that are not counted."""
 
@@ -83,8 +83,7 @@ def _turns(workload: Workload, pairs: int) -> dict[str, Any]:
     cores = sorted(os.sched_getaffinity(0))
     _turn(problem, workload, cores[:2], 10)  # XLA compiles, and makes threads for the cores that it sees
     peak = memory("VmHWM")  # of one run: the threads of many leave freed memory behind
-    seconds, _ = _turn(problem, workload, cores[:1], 10)
-    rounds = 10 * max(1, round(TURN / float(np.sum(seconds)) * (10 - WARMUP) / 10))
+    rounds = ROUNDS[workload.name]
     found: dict[str, list[float]] = {"one": [], "two": []}
     shortest = {name: np.full(rounds - WARMUP, np.inf) for name in found}
     for _ in range(pairs):
