@@ -1,8 +1,8 @@
-"""The threads of a run: the one that asks for work to be done is one of them."""
+"""The threads of a run."""
 
 from collections import deque
 from collections.abc import Callable, Iterable
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor, wait
 from typing import Any, Self
 
 from feddr import limits
@@ -11,8 +11,8 @@ from feddr import limits
 class Crew:
     """Threads that do things side by side.
 
-    The thread that asks does not wait to be woken while others work: that would cost it a tenth of a millisecond, and
-    the things that it can do itself.
+    The thread that asks does nothing itself. A client may take hours in compiled code, which no signal interrupts, and
+    Ctrl-C is answered by the main thread.
 
     Parameters
     ----------
@@ -23,15 +23,14 @@ class Crew:
     def __init__(self, threads: int | None = None) -> None:
         if threads is not None and threads < 1:
             raise ValueError(f"threads must be at least 1, got {threads}; None takes all cores.")
-        self.others = (threads or limits.cores()) - 1
-        self._pool = ThreadPoolExecutor(self.others) if self.others else None
+        self.threads = threads or limits.cores()
+        self._pool = ThreadPoolExecutor(self.threads)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *error: object) -> None:
-        if self._pool is not None:
-            self._pool.shutdown()
+        self._pool.shutdown()
 
     def each(self, do: Callable[[Any], None], things: Iterable[Any]) -> None:
         """Do something with each of some things, begun in order; after an error nothing more is begun."""
@@ -45,15 +44,13 @@ class Crew:
                 waiting.clear()
                 raise
 
-        helpers: list[Future[None]] = []
-        if self._pool is not None:
-            helpers = [self._pool.submit(work) for _ in range(min(self.others, len(waiting) - 1))]
+        workers = [self._pool.submit(work) for _ in range(min(self.threads, len(waiting)))]
         try:
-            work()
+            wait(workers)
         finally:
-            wait(helpers)
-        for helper in helpers:
-            helper.result()
+            waiting.clear()
+        for worker in workers:
+            worker.result()
 
 
 def _next(waiting: deque[Any]) -> Any:
