@@ -127,3 +127,21 @@ def test_bad_problems_are_refused(change: dict[str, Any], message: str) -> None:
 def test_bad_models_are_refused(make: Any) -> None:
     with pytest.raises(ValueError, match=r"width|activation"):
         make()
+
+
+@pytest.mark.parametrize("precisions", [["float64"], ["float32", "float64", "float32"]])
+def test_a_loss_may_refer_to_arrays_in_either_precision(precisions: list[str]) -> None:
+    rng, offset = np.random.default_rng(0), np.array([0.5, -1.0, 2.0])
+    clients = [{"x": rng.normal(size=(n, 3)), "y": rng.normal(size=n)} for n in (5, 9)]
+    data = feddr.FederatedData.from_clients(clients)
+
+    def loss(params: Any, batch: Any) -> Any:
+        return 0.5 * (batch["x"] @ (params + offset) - batch["y"]) ** 2
+
+    for precision in precisions:
+        problem = feddr.Problem(loss, data, np.zeros(3))
+        local = feddr.local.SGD(lr=0.1, epochs=300, batch_size=None)
+        found = feddr.simulate(problem, feddr.FedDR(eta=1.0), local=local, rounds=300, precision=precision).params
+        x, y = (np.concatenate([client[name] / np.sqrt(len(client["y"])) for client in clients]) for name in "xy")
+        solution = np.linalg.lstsq(x, y)[0] - offset
+        np.testing.assert_allclose(found, solution, rtol=1e-3 if precision == "float32" else 1e-9)

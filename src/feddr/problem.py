@@ -214,8 +214,12 @@ class Problem:
         for name, function in (("loss", self.loss), ("correct", self.correct)):
             if function is None:
                 continue
+            # JAX remembers arrays that a function refers to in this precision for as long as it knows the function,
+            # and could then not compile it in the other one; it soon forgets a function that was made just for this.
             shape = jax.eval_shape(
-                function, tree.cast(self.init, np.float32), precision.samples(batch, np.float32)
+                lambda params, batch, f=function: f(params, batch),
+                tree.cast(self.init, np.float32),
+                precision.samples(batch, np.float32),
             ).shape
             if shape != (rows,):
                 raise ValueError(
