@@ -81,7 +81,7 @@ def test_subproblems_without_prescribed_steps_do_not_pay_for_g() -> None:
         compiled = clients(problem(g), ALONE)
         programs.append(compiled._one.lower(*compiled.alone(task)))
     assert programs[0].as_text() == programs[1].as_text() == programs[2].as_text()
-    assert len(tree.leaves(programs[0].out_info)) == len(tree.leaves(x)) + 2  # x, steps, error
+    assert len(tree.leaves(programs[0].out_info)) == len(tree.leaves(x)) + 3  # x, steps, error, the kernel's number
 
     with_g = clients(problem(feddr.prox.L1(0.1)), ALONE)
     composite = task._replace(sub=Subproblem(x, x, 2.0, x, descent=Proximal()))

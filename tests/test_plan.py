@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import feddr
 from feddr import limits, tree
 from feddr.data import Samples
-from feddr.engines import plan
+from feddr.engines import kernel, plan
 from feddr.engines.compiled import CompiledClients, Task
 from feddr.engines.evaluate import Evaluator
 from feddr.engines.plain import PlainClients
@@ -147,6 +147,8 @@ def test_no_operation_of_a_client_is_divided_among_threads(layers: list[int], mo
         code = compiled._one.lower(*arguments).compile().as_text() or ""
         return '"outer_dimension_partitions":["' in code
 
+    assert not divided()
+    monkeypatch.setattr(kernel, "known", lambda: False)  # a kernel is not divided in any case
     assert not divided()
     monkeypatch.setattr(plan, "_known", lambda *_: False)
     assert divided()

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from feddr import precision, tree
+from feddr.engines import kernel
 from feddr.engines import plan as plans
 from feddr.engines.plan import Load, Plan
 from feddr.local import Curvature, Facts, LocalSolver, Solution, Subproblem, descent, solve
@@ -104,9 +105,10 @@ class CompiledClients:
 
         # None of the functions may refer to self: samples would stay on the device until the garbage collector comes.
         options = plans.compiler_options(self._parameters)
+        small = self._parameters <= plans.FEW_PARAMETERS and not side_by_side
         # The start is donated: its buffer becomes the solution's.
-        self._one = jax.jit(one, compiler_options=options, donate_argnums=0)
-        self._several = jax.jit(several, compiler_options=options, donate_argnums=0)
+        self._one = jax.jit(kernel.whole(one, small), compiler_options=options, donate_argnums=0)
+        self._several = jax.jit(kernel.whole(several, small), compiler_options=options, donate_argnums=0)
         self._hessian = jax.jit(hessian, compiler_options=options)
         self._curvature: dict[int, Curvature] = {}
 
@@ -130,13 +132,19 @@ class CompiledClients:
 
     def begin(self, tasks: Sequence[Task]) -> Callable[[], list[Solution]]:
         """Begin to solve the subproblems of clients that share a call, and return what waits for the solutions."""
-        with precision.scope(self.dtype):
-            if self.plan.shares(self._load(tasks[0].client)):
-                stacked = self._stacked(tasks, self.plan.width)
-                together = self._several(stacked.start, self.samples, stacked._replace(start=None))
-                return lambda: _apart(together, len(tasks))
-            each = [self._one(*self.alone(task)) for task in tasks]
+        if not self.plan.shares(self._load(tasks[0].client)):
+            each = [self.call(self.alone(task)) for task in tasks]
             return lambda: [tree.map(np.asarray, solution) for solution in each]
+        stacked = self._stacked(tasks, self.plan.width)
+        with precision.scope(self.dtype):
+            together, _ = self._several(stacked.start, self.samples, stacked._replace(start=None))
+        return lambda: _apart(together, len(tasks))
+
+    def call(self, arguments: Arguments) -> Solution:
+        """Begin to solve the subproblem of one client, and return where the solution will be."""
+        with precision.scope(self.dtype):
+            solution, _ = self._one(*arguments)
+        return solution
 
     def alone(self, task: Task) -> Arguments:
         """Return the arguments of a call for one client."""

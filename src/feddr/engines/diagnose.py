@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from feddr import precision
 from feddr.data import Samples
 from feddr.engines.compiled import CompiledClients, Task
 from feddr.engines.rounds import DivergedError, DivergenceWarning, finite
@@ -71,8 +70,7 @@ def _first_bad_step(clients: CompiledClients, task: Task, total: int) -> int | N
     arguments = clients.alone(task)
 
     def bad(steps: int) -> bool:
-        with precision.scope(clients.dtype):
-            return not finite(clients._one(*arguments._replace(steps=np.int32(steps))).x)
+        return not finite(clients.call(arguments._replace(steps=np.int32(steps))).x)
 
     if not bad(total):
         return None
