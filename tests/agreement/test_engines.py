@@ -10,7 +10,7 @@ import pytest
 import feddr
 from feddr import local, tree
 from feddr.algorithms import Algorithm
-from feddr.engines import plan, run
+from feddr.engines import parts, plan
 from feddr.engines.plan import Plan
 from feddr.engines.rounds import Progress
 from feddr.local import LocalSolver
@@ -136,7 +136,7 @@ def test_short_calls_that_overlap_change_nothing(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(plan, "choose", lambda: Plan(width=3, enough=5e3, side_by_side=False))
 
     def final(ahead: int) -> feddr.Result:
-        monkeypatch.setattr(run, "AHEAD", ahead)
+        monkeypatch.setattr(parts, "AHEAD", ahead)
         return feddr.simulate(problem, algorithm, **arguments)
 
     plain, alone = feddr.reference(problem, algorithm, **arguments), final(0)

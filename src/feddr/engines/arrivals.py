@@ -17,8 +17,9 @@ from feddr.delays import Delay
 from feddr.engines import pack, timing
 from feddr.engines import rounds as common
 from feddr.engines.keep import Keeper
+from feddr.engines.parts import Answer, Job
 from feddr.engines.rounds import Accepted, Callback
-from feddr.engines.run import Answer, Job, Run
+from feddr.engines.run import Run
 from feddr.engines.schedule import Running, Schedule
 from feddr.history import Row
 from feddr.theory import asynchronous
@@ -145,7 +146,7 @@ class Arrivals:
                 self.waiting.append(job)
 
     def _compute(self, jobs: Sequence[Running]) -> None:
-        for job, answer in zip(jobs, self.run.answers([_part(job) for job in jobs]), strict=True):
+        for job, answer in zip(jobs, self.run.parts.answers([_part(job) for job in jobs]), strict=True):
             job.answer = answer
 
     def _answer(self, job: Running) -> Answer:

@@ -14,7 +14,8 @@ from feddr.engines.compiled import CompiledClients, Task
 from feddr.engines.rounds import DivergedError, DivergenceWarning, finite
 
 if TYPE_CHECKING:
-    from feddr.engines.run import Job, Run
+    from feddr.engines.parts import Job
+    from feddr.engines.run import Run
 
 TOO_LARGE = 1e3
 """F beyond so many times max(1, |its first value|) is told."""
@@ -26,7 +27,7 @@ CLIENTS = 1000
 def upload(run: "Run", job: "Job", good: int) -> DivergedError:
     """Return the error for a client whose upload, on top of the state after round ``good``, is not finite."""
     i, k = job.client, good + 1
-    _, task = run.task(job)
+    _, task = run.parts.task(job)
     total = run.local.num_steps(int(run.problem.data.sizes[i]))
     step = _first_bad_step(run.clients, task, total)
     if step is None:

@@ -2,9 +2,8 @@
 
 import math
 import time
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -12,38 +11,20 @@ from feddr import tree
 from feddr.algorithms import Algorithm, Uploads
 from feddr.engines import diagnose, pack
 from feddr.engines import rounds as common
-from feddr.engines.compiled import CompiledClients, Task
+from feddr.engines.compiled import CompiledClients
 from feddr.engines.crew import Crew
 from feddr.engines.evaluate import Evaluator
+from feddr.engines.parts import Answer, Job, Parts
 from feddr.engines.rounds import Accepted, Callback, DivergedError, OnBadClient, Progress, State
 from feddr.engines.store import BUDGET, ClientStore
 from feddr.history import History, Row
-from feddr.local import LocalSolver, Solution
+from feddr.local import LocalSolver
 from feddr.problem import Problem
 from feddr.sampling import Sampling
 from feddr.tree import Tree
 
 PATIENCE = 1000
 """Updates in a row that may be skipped; after so many, nobody sends anything that could be used."""
-
-AHEAD = 2
-"""Short calls that are begun before the first of them is waited for: the device works while the next is prepared."""
-
-
-class Job(NamedTuple):
-    """A client's part of a round: the round, the client, and what it was sent."""
-
-    round: int
-    client: int
-    message: Tree
-
-
-class Answer(NamedTuple):
-    """What comes of a client's part: its next state, its upload, and how its subproblem was solved."""
-
-    client: Any
-    upload: Tree
-    solution: Solution
 
 
 class Run:
@@ -81,14 +62,15 @@ class Run:
             )
         self.begin = time.perf_counter()
         self.problem, self.algorithm, self.local, self.seed, self.dtype = problem, algorithm, local, seed, dtype
-        self.personal, self.crew, self.on_bad_client = personal, crew, on_bad_client
+        self.personal, self.on_bad_client = personal, on_bad_client
         self.evaluator = Evaluator(problem, dtype)
         samples = self.evaluator.samples if problem.data.on_demand is None else None
         self.clients = CompiledClients(problem, samples, local, dtype, algorithm.mean_gradient)
-        self.probabilities = sampling.probabilities(problem.data.num_clients)
         self.prox = common.server_prox(problem.regulariser)
         self.x0 = tree.cast(problem.init, dtype)
         self.state = State(algorithm.server(tree.cast(self.x0, np.float64)), ClientStore(client_memory))
+        probabilities = sampling.probabilities(problem.data.num_clients)
+        self.parts = Parts(algorithm, self.clients, self.state, self.x0, probabilities, seed, crew)
         self.history = History()
         self.skipped_in_a_row = 0
         self._upload_bytes = 0
@@ -97,57 +79,13 @@ class Run:
         """Return what the server sends now."""
         return tree.cast(self.algorithm.broadcast(self.state.server), self.dtype)
 
-    def answers(self, jobs: Sequence[Job]) -> list[Answer]:
-        """Let clients, each of them once, do their parts side by side, the longest first."""
-        by_client = {job.client: job for job in jobs}
-        found: dict[int, Answer] = {}
-
-        def begin(clients: list[int]) -> Callable[[], dict[int, Answer]]:
-            return self._begin([by_client[i] for i in clients])
-
-        calls = self.clients.calls(list(by_client))
-        long = [clients for clients in calls if self.clients.worth_a_thread(clients[0])]
-        self.crew.each(lambda clients: found.update(begin(clients)()), long)
-        under_way: deque[Callable[[], dict[int, Answer]]] = deque()
-        for clients in calls[len(long) :]:
-            under_way.append(begin(clients))
-            if len(under_way) > AHEAD:
-                found.update(under_way.popleft()())
-        for end in under_way:
-            found.update(end())
-        return [found[job.client] for job in jobs]
-
-    def task(self, job: Job) -> tuple[Any, Task]:
-        """Return the state that a client begins with, and what it has to solve."""
-        k, i, message = job
-        state, rules = self.state, self.algorithm
-        c = state.clients[i] if i in state.clients else rules.client(self.x0, message)
-        rng = common.client_rng(self.seed, i, state.updates.get(i, 0))
-        return c, Task(i, rules.subproblem(c, message), rng, k, self.probabilities[i])
-
-    def _begin(self, jobs: Sequence[Job]) -> Callable[[], dict[int, Answer]]:
-        """Begin the parts of clients that share a call, and return what waits for them; the state is not touched."""
-        with _quiet():
-            before, tasks = zip(*map(self.task, jobs), strict=True)
-            solutions = self.clients.begin(tasks)
-
-        def end() -> dict[int, Answer]:
-            parts = zip(jobs, before, tasks, solutions(), strict=True)
-            with _quiet():
-                return {
-                    job.client: Answer(*self.algorithm.finish(c, job.message, task.sub, solution), solution)
-                    for job, c, task, solution in parts
-                }
-
-        return end
-
     def round(self, k: int, jobs: Sequence[Job]) -> None:
         """Let clients compute side by side, and then the server; where that fails, nothing has changed."""
         taken: list[tuple[Job, Answer]] = []
         left_out: list[tuple[Job, Answer]] = []
 
         def arriving() -> Iterator[Accepted]:
-            for job, answer in zip(jobs, self.answers(jobs), strict=True):
+            for job, answer in zip(jobs, self.parts.answers(jobs), strict=True):
                 taken.append((job, answer))
                 yield self.weigh(job.client, answer)
 
@@ -294,8 +232,3 @@ class Run:
     def restore_clients(self, segments: Iterable[pack.Arrays]) -> None:
         """Give the clients back their states."""
         pack.fill(self.state.clients, self.algorithm.client(self.x0, self.message()), segments)
-
-
-def _quiet() -> np.errstate:
-    """Return a context without warnings: whoever takes an upload looks whether it is finite."""
-    return np.errstate(over="ignore", invalid="ignore")

@@ -15,9 +15,10 @@ from feddr.engines import keep, pack
 from feddr.engines import rounds as common
 from feddr.engines.crew import Crew
 from feddr.engines.keep import Keeper, Watched
+from feddr.engines.parts import Job
 from feddr.engines.result import Result
 from feddr.engines.rounds import Callback, DivergedError, OnBadClient
-from feddr.engines.run import Job, Run
+from feddr.engines.run import Run
 from feddr.engines.store import BUDGET
 from feddr.engines.timing import RoundClock, check_delays
 from feddr.local import LocalSolver

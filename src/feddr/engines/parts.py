@@ -1,0 +1,111 @@
+"""The parts of clients in a round: each is prepared, computed beside others, and finished."""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from feddr.algorithms import Algorithm
+from feddr.engines import rounds as common
+from feddr.engines.compiled import CompiledClients, Task
+from feddr.engines.crew import Crew
+from feddr.engines.rounds import State
+from feddr.local import Solution
+from feddr.tree import Tree
+
+AHEAD = 2
+"""Short calls that are begun before the first of them is waited for: the device works while the next is prepared."""
+
+
+class Job(NamedTuple):
+    """A client's part of a round: the round, the client, and what it was sent."""
+
+    round: int
+    client: int
+    message: Tree
+
+
+class Answer(NamedTuple):
+    """What comes of a client's part: its next state, its upload, and how its subproblem was solved."""
+
+    client: Any
+    upload: Tree
+    solution: Solution
+
+
+class Parts:
+    """Lets clients do their parts; it reads the state of a run and does not touch it.
+
+    Parameters
+    ----------
+    x0
+        The start of the run, which clients that come for the first time may begin with.
+    probabilities
+        How likely each client is to take part in a round, for solvers that want to know.
+    crew
+        The threads that compute clients.
+    """
+
+    def __init__(
+        self,
+        algorithm: Algorithm,
+        clients: CompiledClients,
+        state: State,
+        x0: Tree,
+        probabilities: NDArray[np.float64],
+        seed: int,
+        crew: Crew,
+    ) -> None:
+        self.algorithm, self.clients, self.state, self.x0 = algorithm, clients, state, x0
+        self.probabilities, self.seed, self.crew = probabilities, seed, crew
+
+    def answers(self, jobs: Sequence[Job]) -> list[Answer]:
+        """Let clients, each of them once, do their parts side by side, the longest first."""
+        by_client = {job.client: job for job in jobs}
+        found: dict[int, Answer] = {}
+
+        def begin(clients: list[int]) -> Callable[[], dict[int, Answer]]:
+            return self._begin([by_client[i] for i in clients])
+
+        calls = self.clients.calls(list(by_client))
+        long = [clients for clients in calls if self.clients.worth_a_thread(clients[0])]
+        self.crew.each(lambda clients: found.update(begin(clients)()), long)
+        under_way: deque[Callable[[], dict[int, Answer]]] = deque()
+        for clients in calls[len(long) :]:
+            under_way.append(begin(clients))
+            if len(under_way) > AHEAD:
+                found.update(under_way.popleft()())
+        for end in under_way:
+            found.update(end())
+        return [found[job.client] for job in jobs]
+
+    def task(self, job: Job) -> tuple[Any, Task]:
+        """Return the state that a client begins with, and what it has to solve."""
+        k, i, message = job
+        state, rules = self.state, self.algorithm
+        c = state.clients[i] if i in state.clients else rules.client(self.x0, message)
+        rng = common.client_rng(self.seed, i, state.updates.get(i, 0))
+        return c, Task(i, rules.subproblem(c, message), rng, k, self.probabilities[i])
+
+    def _begin(self, jobs: Sequence[Job]) -> Callable[[], dict[int, Answer]]:
+        """Begin the parts of clients that share a call, and return what waits for them."""
+        with _quiet():
+            before, tasks = zip(*map(self.task, jobs), strict=True)
+            solutions = self.clients.begin(tasks)
+
+        def end() -> dict[int, Answer]:
+            parts = zip(jobs, before, tasks, solutions(), strict=True)
+            with _quiet():
+                return {
+                    job.client: Answer(*self.algorithm.finish(c, job.message, task.sub, solution), solution)
+                    for job, c, task, solution in parts
+                }
+
+        return end
+
+
+def _quiet() -> np.errstate:
+    """Return a context without warnings: whoever takes an upload looks whether it is finite."""
+    return np.errstate(over="ignore", invalid="ignore")
