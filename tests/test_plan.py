@@ -1,3 +1,5 @@
+import subprocess
+import sys
 from collections import Counter
 from typing import Any
 
@@ -164,6 +166,25 @@ def test_small_models_are_compiled_without_the_library_where_xla_can(monkeypatch
     monkeypatch.setattr(plan, "_known", lambda *_: False)
     assert plan.compiler_options(plan.FEW_PARAMETERS) == {"xla_cpu_multi_thread_eigen": False}
     assert plan.evaluation_options() == {}
+
+
+WHERE = """
+import sys, jax, numpy as np, feddr
+from feddr.engines import plan
+data = feddr.FederatedData.from_clients([{"x": np.ones((int(sys.argv[1]), 20)), "y": np.zeros(int(sys.argv[1]), int)}])
+problem = feddr.Problem.classification(feddr.models.softmax(20, 10), data)
+plan.prepare(problem, feddr.local.SGD(lr=0.1, epochs=10, batch_size=10))
+loop = jax.jit(lambda x, n: jax.lax.fori_loop(0, n, lambda _, x: jax.numpy.sin(x) + x * x, x))
+jax.block_until_ready(loop(np.ones(5_000, np.float32), 3))
+print(loop(np.ones(5_000, np.float32), 20_000).is_ready())
+"""
+
+
+@pytest.mark.parametrize(("size", "in_place"), [(5, False), (5000, True)])
+def test_clients_with_much_to_do_are_computed_by_the_thread_that_calls(size: int, in_place: bool) -> None:
+    """A call then returns when it is computed, not before; the first run of a process decides it."""
+    done = subprocess.run([sys.executable, "-c", WHERE, str(size)], capture_output=True, text=True, timeout=300)
+    assert done.stdout.strip() == str(in_place), done.stderr[-2000:]
 
 
 def test_an_option_that_xla_does_not_have_is_not_known() -> None:

@@ -7,11 +7,11 @@ it.
 from pathlib import Path
 from typing import Literal
 
-from feddr import cache, tree
 from feddr import precision as precisions
+from feddr import tree
 from feddr.algorithms import Asynchronous, check
 from feddr.delays import Delay, Fixed
-from feddr.engines import keep
+from feddr.engines import keep, plan
 from feddr.engines import rounds as common
 from feddr.engines.arrivals import Arrivals
 from feddr.engines.crew import Crew
@@ -138,8 +138,8 @@ def simulate_async(
         )
     delays = Fixed(1.0) if delays is None else delays
     delays.check(n)
+    plan.prepare(problem, local)
     algorithm = resolve(algorithm, problem, Full(), local, eta=eta, alpha=alpha)
-    cache.enable()
     dtype = precisions.of(precision)
     same = {
         "engine": "clock",

@@ -1,24 +1,22 @@
 """The local updates of clients as compiled calls, the same ones for clients of every size."""
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
 from feddr import precision, tree
 from feddr.engines import kernel
 from feddr.engines import plan as plans
+from feddr.engines.oracles import Rows, batch_gradient, full_gradient
 from feddr.engines.plan import Load, Plan
 from feddr.local import Curvature, Facts, LocalSolver, Solution, Subproblem, descent, solve
 from feddr.local.curvature import lanczos
-from feddr.problem import PerSample, Problem
+from feddr.problem import Problem
 from feddr.tree import Tree
-
-CHUNK = 256
-"""Rows in a step of a pass over all samples of a client."""
 
 
 class Task(NamedTuple):
@@ -29,15 +27,6 @@ class Task(NamedTuple):
     rng: np.random.Generator
     round: int = 0
     probability: float = 1.0
-
-
-class Rows(NamedTuple):
-    """A client's samples: ``size`` rows from ``start`` on; step t takes the first ``used[t]`` of ``batch[t]``."""
-
-    start: Any
-    size: Any
-    batch: Any = None
-    used: Any = None
 
 
 class Arguments(NamedTuple):
@@ -84,13 +73,13 @@ class CompiledClients:
 
         def one(start: Tree, samples: Tree, sub: Subproblem, rows: Rows, steps: Any, facts: Facts) -> Solution:
             sub = sub._replace(start=start)
-            oracle = _full_gradient if rows.batch is None else _batch_gradient
+            oracle = full_gradient if rows.batch is None else batch_gradient
             mean = mean_gradient and sub.probe is None
             prox = problem.regulariser.prox
             solution = solve(local, sub, oracle(problem.loss, samples, rows), steps, facts, mean, prox)
             if sub.probe is None:
                 return solution
-            return solution._replace(gradient=_full_gradient(problem.loss, samples, rows)(sub.probe, 0))
+            return solution._replace(gradient=full_gradient(problem.loss, samples, rows)(sub.probe, 0))
 
         def several(starts: Tree, shared: Tree | None, clients: Arguments) -> Solution:
             def each(client: Arguments) -> Solution:
@@ -100,7 +89,7 @@ class CompiledClients:
             return jax.vmap(each)(clients) if side_by_side else jax.lax.map(each, clients)
 
         def hessian(samples: Tree, x: Tree, v: Tree, rows: Rows) -> Tree:
-            oracle = _full_gradient(problem.loss, samples, rows)
+            oracle = full_gradient(problem.loss, samples, rows)
             return jax.jvp(lambda x: oracle(x, 0), (x,), (v,))[1]
 
         # None of the functions may refer to self: samples would stay on the device until the garbage collector comes.
@@ -148,8 +137,11 @@ class CompiledClients:
 
     def alone(self, task: Task) -> Arguments:
         """Return the arguments of a call for one client."""
-        one: Arguments = tree.map(lambda a: a[0], self._stacked([task], places=1))
-        return one if self.samples is None else one._replace(samples=self.samples)
+        start, size, steps = self._place(task.client)
+        samples = self._samples(task.client) if self.samples is None else self.samples
+        rows = Rows(start, size, *(None if one is None else one[0] for one in self._indices([task], places=1)))
+        sub, facts = tree.map(np.asarray, (task.sub, self._facts(task)))
+        return Arguments(sub.start, samples, sub._replace(start=None), rows, steps, facts)
 
     def curvature(self, client: int, eta: float) -> Curvature:
         """Return bounds on the Hessian of f_i, the problem's own or an estimate at x^0, that make phi convex."""
@@ -171,7 +163,8 @@ class CompiledClients:
         """Return the least and the largest eigenvalue of the Hessian of f_i at x."""
         x = tree.cast(x, self.dtype)
         samples = self._samples(client) if self.samples is None else self.samples
-        rows = Rows(np.int32(self._first(client)), np.int32(self.sizes[client]))
+        start, size, _ = self._place(client)
+        rows = Rows(start, size)
 
         def product(v: Tree) -> Tree:
             with precision.scope(self.dtype):
@@ -181,39 +174,46 @@ class CompiledClients:
 
     def _load(self, client: int) -> Load:
         size = int(self.sizes[client])
-        steps = self.local.num_steps(size)
-        work = float(steps * (self.local.batch_size or size) * self._parameters)
-        return Load(client, (_capacity(steps), _capacity(size) if self.samples is None else 0), work)
+        shape = _capacity(self.local.num_steps(size)), _capacity(size) if self.samples is None else 0
+        return Load(client, shape, plans.work(self.local, size, self._parameters))
 
     def _stacked(self, tasks: Sequence[Task], places: int) -> Arguments:
         """Return the arguments of several clients, each an entry of each array; places left over do no steps."""
-        start, size, steps = np.zeros((3, places), np.int32)
-        batch = used = None
-        for j, task in enumerate(tasks):
-            if task.sub.descent is not None:
-                descent.length(self.local)  # refuses a solver that cannot take these steps, before a compilation
-            start[j], size[j] = self._first(task.client), self.sizes[task.client]
-            steps[j] = count = self.local.num_steps(int(size[j]))
-            batches = self.local.batches(int(size[j]), task.rng)
-            if batches is None:
-                continue
-            if batch is None or used is None:
-                batch = np.zeros((places, _capacity(count), batches.rows.shape[1]), np.int32)
-                used = np.ones(batch.shape[:2], np.int32)
-            np.add(batches.rows, start[j], out=batch[j, :count])
-            used[j, :count] = batches.used
+        start, size, steps = counts = np.zeros((3, places), np.int32)
+        counts[:, : len(tasks)] = np.array([self._place(task.client) for task in tasks]).T
         sub = _stack([task.sub for task in tasks], places)
         samples = _stack([self._samples(task.client) for task in tasks], places) if self.samples is None else None
         facts = _stack([self._facts(task) for task in tasks], places)
-        return Arguments(sub.start, samples, sub._replace(start=None), Rows(start, size, batch, used), steps, facts)
+        rows = Rows(start, size, *self._indices(tasks, places))
+        return Arguments(sub.start, samples, sub._replace(start=None), rows, steps, facts)
+
+    def _place(self, client: int) -> tuple[np.int32, np.int32, np.int32]:
+        """Return the first row of a client in ``samples``, or in what it makes itself, its size, and its steps."""
+        size = int(self.sizes[client])
+        start = 0 if self.samples is None else self.problem.data.train.offsets[client]
+        return np.int32(start), np.int32(size), np.int32(self.local.num_steps(size))
+
+    def _indices(self, tasks: Sequence[Task], places: int) -> tuple[Any, Any]:
+        """Return index matrices and how much of each of their rows counts, None where every step uses all samples."""
+        batch = used = None
+        for j, task in enumerate(tasks):
+            start, size, count = self._place(task.client)
+            batches = self.local.batches(int(size), task.rng)
+            if batches is None:
+                continue
+            if batch is None or used is None:
+                batch = _aligned((places, _capacity(int(count)), batches.rows.shape[1]))
+                used = _aligned(batch.shape[:2])
+                used.fill(1)
+            np.add(batches.rows, start, out=batch[j, :count])
+            used[j, :count] = batches.used
+        return batch, used
 
     def _facts(self, task: Task) -> Facts:
+        if task.sub.descent is not None:
+            descent.length(self.local)  # refuses a solver that cannot take these steps, before a compilation
         curvature = self.curvature(task.client, task.sub.eta) if self.local.certified else Curvature()
         return Facts(curvature, task.round, float(task.probability))
-
-    def _first(self, client: int) -> int:
-        """Return the first row of a client in ``samples``, or in what it makes itself."""
-        return 0 if self.samples is None else int(self.problem.data.train.offsets[client])
 
     def _samples(self, client: int) -> Tree:
         """Return the samples of a client that makes them on demand, with rows left over."""
@@ -228,6 +228,13 @@ def _capacity(steps: int) -> int:
     while capacity < steps:
         capacity *= 4
     return capacity
+
+
+def _aligned(shape: tuple[int, ...]) -> NDArray[np.int32]:
+    """Return zeros that begin where XLA wants them to, so that it reads them as they are and does not copy them."""
+    memory = np.zeros(math.prod(shape) + 16, np.int32)
+    first = -memory.ctypes.data % 64 // 4
+    return memory[first : first + math.prod(shape)].reshape(shape)
 
 
 def _stack(trees: list[Tree], places: int) -> Any:
@@ -248,35 +255,3 @@ def _pad(rows: NDArray[Any], capacity: int) -> NDArray[Any]:
     padded = np.zeros((capacity, *rows.shape[1:]), rows.dtype)
     padded[: len(rows)] = rows
     return padded
-
-
-def _batch_gradient(loss: PerSample, samples: Tree, rows: Rows) -> Callable[[Tree, Any], Tree]:
-    """Return the oracle for the mean loss over the rows of step t."""
-    width = rows.batch.shape[1]
-
-    def mean_loss(x: Tree, t: Any) -> jax.Array:
-        losses = loss(x, tree.map(lambda a: a[rows.batch[t]], samples))
-        used = rows.used[t]
-        return jnp.sum(jnp.where(jnp.arange(width) < used, losses, 0)) / used.astype(losses.dtype)
-
-    return jax.grad(mean_loss)
-
-
-def _full_gradient(loss: PerSample, samples: Tree, rows: Rows) -> Callable[[Tree, Any], Tree]:
-    """Return the oracle for the mean loss over all rows of the client, whatever the step."""
-
-    def chunk_loss(x: Tree, first: Any) -> jax.Array:
-        row = first + jnp.arange(CHUNK, dtype=jnp.int32)
-        last = rows.start + rows.size - 1
-        losses = loss(x, tree.map(lambda a: a[jnp.minimum(row, last)], samples))
-        return jnp.sum(jnp.where(row <= last, losses, 0)) / rows.size.astype(losses.dtype)
-
-    def gradient(x: Tree, t: Any) -> Tree:
-        del t
-
-        def add_chunk(j: Any, total: Tree) -> Tree:
-            return tree.add(total, jax.grad(chunk_loss)(x, rows.start + j * CHUNK))
-
-        return jax.lax.fori_loop(0, -(-rows.size // CHUNK), add_chunk, tree.map(jnp.zeros_like, x))
-
-    return gradient

@@ -6,6 +6,10 @@ from typing import Any, NamedTuple
 
 import jax
 
+from feddr import cache, tree
+from feddr.local import LocalSolver
+from feddr.problem import Problem
+
 FEW_PARAMETERS = 20_000
 """Up to so many, matrix products compiled with the step are faster than those of a library that is called."""
 
@@ -13,8 +17,13 @@ NO_LIBRARY = {"xla_cpu_experimental_ynn_fusion_type": ""}
 """The option that compiles products with the rest; passes over all samples, too, are a tenth faster with it."""
 
 
+def work(local: LocalSolver, size: int, parameters: int) -> float:
+    """Return the work of a client with so many samples: steps x samples in a step x parameters."""
+    return float(local.num_steps(size) * (local.batch_size or size) * parameters)
+
+
 class Load(NamedTuple):
-    """A client, the shapes of its arguments, and its work: steps x samples in a step x parameters."""
+    """A client, the shapes of its arguments, and its work."""
 
     client: int
     shape: tuple[int, ...]
@@ -73,6 +82,19 @@ class Plan(NamedTuple):
 
 CPU = Plan(width=16, enough=1e6, side_by_side=False)
 ACCELERATOR = Plan(width=64, enough=float("inf"), side_by_side=True)
+
+
+def prepare(problem: Problem, local: LocalSolver) -> None:
+    """Set JAX up for a run; where calls are computed is settled by the first run of a process.
+
+    A client with much to do is computed by the thread that calls it: handed over to a thread of XLA's, it would wait
+    until that one has a core, and the thread that has called would then wait for one, too. Where clients have little to
+    do, XLA's threads are of use: one call is computed while the next is prepared.
+    """
+    cache.enable()
+    size, parameters = int(problem.data.sizes.mean()), tree.size(problem.init)
+    if work(local, size, parameters) > CPU.enough:
+        jax.config.update("jax_cpu_enable_async_dispatch", False)  # type: ignore[no-untyped-call]
 
 
 def choose() -> Plan:

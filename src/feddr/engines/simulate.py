@@ -6,12 +6,12 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from feddr import cache, tree
 from feddr import precision as precisions
+from feddr import tree
 from feddr.algorithms import Algorithm, check
 from feddr.certify import watch_for
 from feddr.delays import Delay
-from feddr.engines import keep, pack
+from feddr.engines import keep, pack, plan
 from feddr.engines import rounds as common
 from feddr.engines.crew import Crew
 from feddr.engines.keep import Keeper, Watched
@@ -120,8 +120,8 @@ def simulate(
     common.check_on_bad_client(on_bad_client, algorithm)
     check(algorithm, problem, sampling)
     check_delays(algorithm, delays, deadline, problem.data.num_clients)
+    plan.prepare(problem, local)
     algorithm = resolve(algorithm, problem, sampling, local, eta=eta, alpha=alpha)
-    cache.enable()
     watch = watch_for(problem, algorithm, sampling) if certify else None
     callbacks = [call for call in (watch, callback) if call is not None]
     n, dtype = problem.data.num_clients, precisions.of(precision)
