@@ -1,4 +1,6 @@
+import functools
 import threading
+import time
 
 import pytest
 
@@ -53,6 +55,63 @@ def test_an_error_is_raised_whoever_met_it_and_nothing_more_is_begun(threads: in
     with Crew(threads) as crew, pytest.raises(ValueError, match="is wrong"):
         crew.each(work, range(100))
     assert len(begun) <= 2 * threads
+
+
+def first_waits(event: threading.Event, thing: int) -> None:
+    assert thing or event.wait(30)
+
+
+@pytest.mark.parametrize("threads", [2, 3])
+def test_who_has_nothing_left_to_do_does_something_else_meanwhile(threads: int) -> None:
+    done: list[int] = []
+    enough = threading.Event()
+
+    def also(i: int) -> None:
+        done.append(i)
+        if len(done) == 5:
+            enough.set()
+
+    with Crew(threads) as crew:
+        for _ in range(2):  # a crew can be asked again
+            done.clear()
+            enough.clear()
+            crew.each(lambda _: None, [0], (functools.partial(also, i) for i in range(5)))
+            assert not done  # a thread that works alone has nobody to wait for
+            crew.each(functools.partial(first_waits, enough), [0, 1, 2], (functools.partial(also, i) for i in range(5)))
+            assert sorted(done) == list(range(5))
+
+
+def test_something_else_ends_with_the_work_and_is_not_waited_for() -> None:
+    begun: list[int] = []
+    released = threading.Event()
+
+    def also(i: int) -> None:
+        begun.append(i)
+        released.wait(30)
+
+    def work(i: int) -> None:
+        end = time.monotonic() + 30
+        while i == 0 and not begun:
+            assert time.monotonic() < end
+            time.sleep(0.001)
+
+    with Crew(2) as crew:
+        crew.each(work, [0, 1], (functools.partial(also, i) for i in range(9)))
+        assert not released.is_set()
+        released.set()
+    assert begun == [0]
+
+
+def test_an_error_in_something_else_is_no_error_of_the_work() -> None:
+    failed = threading.Event()
+
+    def fail() -> None:
+        failed.set()
+        raise ValueError("nobody needs this")
+
+    with Crew(2) as crew:
+        crew.each(functools.partial(first_waits, failed), [0, 1], [fail])
+    assert failed.is_set()
 
 
 def test_threads_by_default_and_refused() -> None:

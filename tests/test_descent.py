@@ -43,7 +43,7 @@ def solve(compiled: CompiledClients, descent: Descent | None, probe: bool) -> di
         tasks = []
         for i in call:
             sub = Subproblem(x, descent=descent, probe=tree.scale(1.0 + i, x) if probe else None)
-            tasks.append(Task(i, sub, np.random.default_rng(i)))
+            tasks.append(Task(i, sub, compiled.draw(i, np.random.default_rng(i))))
         found |= dict(zip(call, compiled.solve(tasks), strict=True))
     return found
 
@@ -75,7 +75,7 @@ def test_plain_steps_are_those_that_nobody_prescribed() -> None:
 def test_subproblems_without_prescribed_steps_do_not_pay_for_g() -> None:
     """The lowered program is the same whatever g is, and its result has no more leaves than before."""
     x = tree.cast(problem().init, np.float64)
-    task = Task(0, Subproblem(x, x, 2.0, x), np.random.default_rng(0))
+    task = Task(0, Subproblem(x, x, 2.0, x), clients(problem(), ALONE).draw(0, np.random.default_rng(0)))
     programs = []
     for g in (None, feddr.prox.L1(0.1), feddr.prox.Nuclear(0.1, mask=feddr.prox.leave("bias"))):
         compiled = clients(problem(g), ALONE)

@@ -121,7 +121,7 @@ def test_a_client_with_a_small_model_is_one_kernel(
         if not known:
             monkeypatch.setattr(kernel, "known", lambda: False)
         compiled = CompiledClients(problem, samples, solver, np.float64, mean_gradient=True)
-        task = Task(1, Subproblem(x, x, 1.0, x), np.random.default_rng(0))
+        task = Task(1, Subproblem(x, x, 1.0, x), compiled.draw(1, np.random.default_rng(0)))
         with jax.enable_x64(True):
             lowered = compiled._one.lower(*compiled.alone(task))
         assert marked(lowered) == known

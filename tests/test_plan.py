@@ -65,7 +65,9 @@ def solve(compiled: CompiledClients, wanted: list[int]) -> dict[int, Any]:
     x = tree.cast(compiled.problem.init, np.float64)
     found: dict[int, Any] = {}
     for call in compiled.calls(wanted):
-        tasks = [Task(i, Subproblem(x, x, 2.0 + i, x), np.random.default_rng(i), i, 0.5) for i in call]
+        tasks = [
+            Task(i, Subproblem(x, x, 2.0 + i, x), compiled.draw(i, np.random.default_rng(i)), i, 0.5) for i in call
+        ]
         found |= dict(zip(call, compiled.solve(tasks), strict=True))
     return found
 
@@ -145,7 +147,7 @@ def test_no_operation_of_a_client_is_divided_among_threads(layers: list[int], mo
     def divided() -> bool:
         local = feddr.local.SGD(lr=0.1, batch_size=10)
         compiled = CompiledClients(problem, samples, local, np.float32, False, plan.CPU)
-        arguments = compiled.alone(Task(1, Subproblem(x, x, 1.0, x), np.random.default_rng(0)))
+        arguments = compiled.alone(Task(1, Subproblem(x, x, 1.0, x), compiled.draw(1, np.random.default_rng(0))))
         code = compiled._one.lower(*arguments).compile().as_text() or ""
         return '"outer_dimension_partitions":["' in code
 

@@ -15,16 +15,17 @@ from feddr.engines.oracles import Rows, batch_gradient, full_gradient
 from feddr.engines.plan import Load, Plan
 from feddr.local import Curvature, Facts, LocalSolver, Solution, Subproblem, descent, solve
 from feddr.local.curvature import lanczos
+from feddr.local.solver import Batches
 from feddr.problem import Problem
 from feddr.tree import Tree
 
 
 class Task(NamedTuple):
-    """A client, its subproblem, its randomness, the round, and how likely the client is to take part in one."""
+    """A client, its subproblem, its batches, the round, and how likely the client is to take part in one."""
 
     client: int
     sub: Subproblem
-    rng: np.random.Generator
+    batches: Batches | None
     round: int = 0
     probability: float = 1.0
 
@@ -105,7 +106,11 @@ class CompiledClients:
         self, client: int, sub: Subproblem, rng: np.random.Generator, round_: int = 0, probability: float = 1.0
     ) -> Solution:
         """Solve the subproblem of a client, which takes part with a probability; the result is in NumPy arrays."""
-        return self.solve([Task(client, sub, rng, round_, probability)])[0]
+        return self.solve([Task(client, sub, self.draw(client, rng), round_, probability)])[0]
+
+    def draw(self, client: int, rng: np.random.Generator) -> Batches | None:
+        """Return random batches of a client, None where every step uses all of its rows."""
+        return self.local.batches(int(self.sizes[client]), rng)
 
     def calls(self, clients: Sequence[int]) -> list[list[int]]:
         """Divide clients into those that share a call, the longest first, so that no core waits for a late one."""
@@ -137,9 +142,9 @@ class CompiledClients:
 
     def alone(self, task: Task) -> Arguments:
         """Return the arguments of a call for one client."""
-        start, size, steps = self._place(task.client)
+        start, size, steps = map(np.int32, self._place(task.client))
         samples = self._samples(task.client) if self.samples is None else self.samples
-        rows = Rows(start, size, *(None if one is None else one[0] for one in self._indices([task], places=1)))
+        rows = Rows(start, size, *(None if one is None else one[0] for one in _indices([task], [start], places=1)))
         sub, facts = tree.map(np.asarray, (task.sub, self._facts(task)))
         return Arguments(sub.start, samples, sub._replace(start=None), rows, steps, facts)
 
@@ -163,7 +168,7 @@ class CompiledClients:
         """Return the least and the largest eigenvalue of the Hessian of f_i at x."""
         x = tree.cast(x, self.dtype)
         samples = self._samples(client) if self.samples is None else self.samples
-        start, size, _ = self._place(client)
+        start, size, _ = map(np.int32, self._place(client))
         rows = Rows(start, size)
 
         def product(v: Tree) -> Tree:
@@ -174,40 +179,25 @@ class CompiledClients:
 
     def _load(self, client: int) -> Load:
         size = int(self.sizes[client])
-        shape = _capacity(self.local.num_steps(size)), _capacity(size) if self.samples is None else 0
-        return Load(client, shape, plans.work(self.local, size, self._parameters))
+        steps = self.local.num_steps(size)
+        work = float(steps * (self.local.batch_size or size) * self._parameters)
+        return Load(client, (_capacity(steps), _capacity(size) if self.samples is None else 0), work)
 
     def _stacked(self, tasks: Sequence[Task], places: int) -> Arguments:
         """Return the arguments of several clients, each an entry of each array; places left over do no steps."""
-        start, size, steps = counts = np.zeros((3, places), np.int32)
-        counts[:, : len(tasks)] = np.array([self._place(task.client) for task in tasks]).T
+        start, size, steps = found = np.zeros((3, places), np.int32)
+        found[:, : len(tasks)] = np.array([self._place(task.client) for task in tasks]).T
         sub = _stack([task.sub for task in tasks], places)
         samples = _stack([self._samples(task.client) for task in tasks], places) if self.samples is None else None
         facts = _stack([self._facts(task) for task in tasks], places)
-        rows = Rows(start, size, *self._indices(tasks, places))
+        rows = Rows(start, size, *_indices(tasks, start, places))
         return Arguments(sub.start, samples, sub._replace(start=None), rows, steps, facts)
 
-    def _place(self, client: int) -> tuple[np.int32, np.int32, np.int32]:
+    def _place(self, client: int) -> tuple[int, int, int]:
         """Return the first row of a client in ``samples``, or in what it makes itself, its size, and its steps."""
         size = int(self.sizes[client])
-        start = 0 if self.samples is None else self.problem.data.train.offsets[client]
-        return np.int32(start), np.int32(size), np.int32(self.local.num_steps(size))
-
-    def _indices(self, tasks: Sequence[Task], places: int) -> tuple[Any, Any]:
-        """Return index matrices and how much of each of their rows counts, None where every step uses all samples."""
-        batch = used = None
-        for j, task in enumerate(tasks):
-            start, size, count = self._place(task.client)
-            batches = self.local.batches(int(size), task.rng)
-            if batches is None:
-                continue
-            if batch is None or used is None:
-                batch = _aligned((places, _capacity(int(count)), batches.rows.shape[1]))
-                used = _aligned(batch.shape[:2])
-                used.fill(1)
-            np.add(batches.rows, start, out=batch[j, :count])
-            used[j, :count] = batches.used
-        return batch, used
+        start = 0 if self.samples is None else int(self.problem.data.train.offsets[client])
+        return start, size, self.local.num_steps(size)
 
     def _facts(self, task: Task) -> Facts:
         if task.sub.descent is not None:
@@ -228,6 +218,22 @@ def _capacity(steps: int) -> int:
     while capacity < steps:
         capacity *= 4
     return capacity
+
+
+def _indices(tasks: Sequence[Task], starts: Any, places: int) -> tuple[Any, Any]:
+    """Return index matrices and how much of each of their rows counts, None where every step uses all samples."""
+    batch = used = None
+    for j, task in enumerate(tasks):
+        if task.batches is None:
+            continue
+        rows, counts = task.batches
+        if batch is None or used is None:
+            batch = _aligned((places, _capacity(len(rows)), rows.shape[1]))
+            used = _aligned(batch.shape[:2])
+            used.fill(1)
+        np.add(rows, starts[j], out=batch[j, : len(rows)])
+        used[j, : len(rows)] = counts
+    return batch, used
 
 
 def _aligned(shape: tuple[int, ...]) -> NDArray[np.int32]:

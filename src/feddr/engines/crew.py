@@ -3,6 +3,7 @@
 from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor, wait
+from threading import Lock
 from typing import Any, Self
 
 from feddr import limits
@@ -32,19 +33,38 @@ class Crew:
     def __exit__(self, *error: object) -> None:
         self._pool.shutdown()
 
-    def each(self, do: Callable[[Any], None], things: Iterable[Any]) -> None:
-        """Do something with each of some things, begun in order; after an error nothing more is begun."""
-        waiting = deque(things)
+    def each(
+        self, do: Callable[[Any], None], things: Iterable[Any], meanwhile: Iterable[Callable[[], None]] = ()
+    ) -> None:
+        """Do something with each of some things, begun in order; after an error nothing more is begun.
 
-        def work() -> None:
+        A thread that finds nothing left to begin does what else there is, ``meanwhile``, one after the other as long as
+        another thread is at work. Nobody waits for that, nor is told if it fails.
+        """
+        waiting, others, turn = deque(things), iter(meanwhile), Lock()
+        at_work = set(range(min(self.threads, len(waiting))))
+
+        def work(me: int) -> None:
             try:
                 while (thing := _next(waiting)) is not None:
                     do(thing)
             except BaseException:
                 waiting.clear()
                 raise
+            finally:
+                at_work.discard(me)
+            if at_work:
+                self._pool.submit(help_out)
 
-        workers = [self._pool.submit(work) for _ in range(min(self.threads, len(waiting)))]
+        def help_out() -> None:
+            while at_work:
+                with turn:  # a generator serves one thread at a time
+                    other = next(others, None)
+                if other is None:
+                    return
+                other()
+
+        workers = [self._pool.submit(work, me) for me in sorted(at_work)]
         try:
             wait(workers)
         finally:

@@ -1,16 +1,16 @@
 """The parts of clients in a round: each is prepared, computed beside others, and finished."""
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from feddr.algorithms import Algorithm
-from feddr.engines import rounds as common
 from feddr.engines.compiled import CompiledClients, Task
 from feddr.engines.crew import Crew
+from feddr.engines.draws import Draws
 from feddr.engines.rounds import State
 from feddr.local import Solution
 from feddr.tree import Tree
@@ -59,10 +59,14 @@ class Parts:
         crew: Crew,
     ) -> None:
         self.algorithm, self.clients, self.state, self.x0 = algorithm, clients, state, x0
-        self.probabilities, self.seed, self.crew = probabilities, seed, crew
+        self.probabilities, self.crew = probabilities, crew
+        self.draws = Draws(clients.local, clients.sizes, seed)
 
-    def answers(self, jobs: Sequence[Job]) -> list[Answer]:
-        """Let clients, each of them once, do their parts side by side, the longest first."""
+    def answers(self, jobs: Sequence[Job], upcoming: Callable[[], Iterable[int]] = tuple) -> list[Answer]:
+        """Let clients, each of them once, do their parts side by side, the longest first.
+
+        A thread that has nothing left to do draws batches for the clients of the next round, ``upcoming``.
+        """
         by_client = {job.client: job for job in jobs}
         found: dict[int, Answer] = {}
 
@@ -71,7 +75,7 @@ class Parts:
 
         calls = self.clients.calls(list(by_client))
         long = [clients for clients in calls if self.clients.worth_a_thread(clients[0])]
-        self.crew.each(lambda clients: found.update(begin(clients)()), long)
+        self.crew.each(lambda clients: found.update(begin(clients)()), long, self._ahead(by_client, upcoming))
         under_way: deque[Callable[[], dict[int, Answer]]] = deque()
         for clients in calls[len(long) :]:
             under_way.append(begin(clients))
@@ -86,8 +90,13 @@ class Parts:
         k, i, message = job
         state, rules = self.state, self.algorithm
         c = state.clients[i] if i in state.clients else rules.client(self.x0, message)
-        rng = common.client_rng(self.seed, i, state.updates.get(i, 0))
-        return c, Task(i, rules.subproblem(c, message), rng, k, self.probabilities[i])
+        batches = self.draws.take(i, state.updates.get(i, 0))
+        return c, Task(i, rules.subproblem(c, message), batches, k, self.probabilities[i])
+
+    def _ahead(self, active: Container[int], upcoming: Callable[[], Iterable[int]]) -> Iterator[Callable[[], None]]:
+        """Yield what draws the batches of the next round, before which the active clients make one update more."""
+        updates = self.state.updates
+        yield from self.draws.ahead((i, updates.get(i, 0) + (i in active)) for i in upcoming())
 
     def _begin(self, jobs: Sequence[Job]) -> Callable[[], dict[int, Answer]]:
         """Begin the parts of clients that share a call, and return what waits for them."""

@@ -17,13 +17,8 @@ NO_LIBRARY = {"xla_cpu_experimental_ynn_fusion_type": ""}
 """The option that compiles products with the rest; passes over all samples, too, are a tenth faster with it."""
 
 
-def work(local: LocalSolver, size: int, parameters: int) -> float:
-    """Return the work of a client with so many samples: steps x samples in a step x parameters."""
-    return float(local.num_steps(size) * (local.batch_size or size) * parameters)
-
-
 class Load(NamedTuple):
-    """A client, the shapes of its arguments, and its work."""
+    """A client, the shapes of its arguments, and its work: steps x samples in a step x parameters."""
 
     client: int
     shape: tuple[int, ...]
@@ -92,8 +87,8 @@ def prepare(problem: Problem, local: LocalSolver) -> None:
     do, XLA's threads are of use: one call is computed while the next is prepared.
     """
     cache.enable()
-    size, parameters = int(problem.data.sizes.mean()), tree.size(problem.init)
-    if work(local, size, parameters) > CPU.enough:
+    size = int(problem.data.sizes.mean())
+    if local.num_steps(size) * (local.batch_size or size) * tree.size(problem.init) > CPU.enough:
         jax.config.update("jax_cpu_enable_async_dispatch", False)  # type: ignore[no-untyped-call]
 
 

@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -79,13 +79,16 @@ class Run:
         """Return what the server sends now."""
         return tree.cast(self.algorithm.broadcast(self.state.server), self.dtype)
 
-    def round(self, k: int, jobs: Sequence[Job]) -> None:
-        """Let clients compute side by side, and then the server; where that fails, nothing has changed."""
+    def round(self, k: int, jobs: Sequence[Job], upcoming: Callable[[], Iterable[int]] = tuple) -> None:
+        """Let clients compute side by side, and then the server; where that fails, nothing has changed.
+
+        ``upcoming`` returns the clients of the next round, as far as they are known.
+        """
         taken: list[tuple[Job, Answer]] = []
         left_out: list[tuple[Job, Answer]] = []
 
         def arriving() -> Iterator[Accepted]:
-            for job, answer in zip(jobs, self.parts.answers(jobs), strict=True):
+            for job, answer in zip(jobs, self.parts.answers(jobs, upcoming), strict=True):
                 taken.append((job, answer))
                 yield self.weigh(job.client, answer)
 

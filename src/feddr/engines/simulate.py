@@ -1,5 +1,7 @@
 """The simulator: rounds of Algorithm 1 and its peers on one machine, clients side by side on all cores."""
 
+import functools
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Literal
 
@@ -150,6 +152,13 @@ def simulate(
                 keeper.after(k, last=stop or k == rounds)
                 return stop
 
+            @functools.lru_cache(maxsize=2)
+            def active(k: int) -> NDArray[np.int64]:
+                return sampling.draw(n, common.sampling_rng(seed, k))
+
+            def next_active(k: int) -> list[int]:
+                return active(k + 1).tolist() if k < rounds else []
+
             resumed, stop = keeper.begin(rounds), False
             if resumed is None:
                 if algorithm.full_start:
@@ -158,7 +167,7 @@ def simulate(
             k = resumed or 0
             while k < rounds and not stop:
                 k += 1
-                _round(run, clock, k, sampling.draw(n, common.sampling_rng(seed, k)))
+                _round(run, clock, k, active(k), functools.partial(next_active, k))
                 stop = report(k)
             if run.history.last.round < k:
                 run.evaluate(k, **(clock.columns() if clock else {}))
@@ -170,12 +179,18 @@ def simulate(
     return Result(params, run.history, run.state, problem, algorithm, settings, local, sampling, watch, happened)
 
 
-def _round(run: Run, clock: RoundClock | None, k: int, active: NDArray[np.int64]) -> None:
+def _round(
+    run: Run,
+    clock: RoundClock | None,
+    k: int,
+    active: NDArray[np.int64],
+    upcoming: Callable[[], Iterable[int]] = tuple,
+) -> None:
     """Let the active clients compute, then the server."""
     message = run.message()
     in_time = active if clock is None else clock.round(k, active)
     try:
-        run.round(k, [Job(k, int(i), message) for i in in_time])
+        run.round(k, [Job(k, int(i), message) for i in in_time], upcoming)
     except DivergedError:
         if clock is not None:
             clock.undo()
