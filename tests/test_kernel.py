@@ -164,9 +164,13 @@ def test_arguments_that_play_no_role_do_no_harm() -> None:
     assert done.stdout.strip() == "alive", done.stderr[-2000:]
 
 
-def test_without_a_way_to_ask_for_it_code_is_compiled_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("why", ["switched off", "no way to ask for it"])
+def test_where_it_cannot_be_had_code_is_compiled_as_before(why: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if why == "switched off":
+        monkeypatch.setenv(kernel.SWITCH, "off")
+    else:
+        monkeypatch.setattr(kernel, "xla_metadata_call", None)
     kernel.known.cache_clear()
-    monkeypatch.setattr(kernel, "xla_metadata_call", None)
     try:
         assert not kernel.known()
         result, number = jax.jit(kernel.whole(looped(HELD["products"])))(X, 3)

@@ -165,9 +165,12 @@ def test_small_models_are_compiled_without_the_library_where_xla_can(monkeypatch
     assert few is not None
     assert few.items() > many.items() > {"xla_cpu_multi_thread_eigen": False}.items()
     assert plan.evaluation_options() == plan.NO_LIBRARY
+    assert plan.without_library(plan.FEW_PARAMETERS)
+    assert not plan.without_library(plan.FEW_PARAMETERS + 1)
     monkeypatch.setattr(plan, "_known", lambda *_: False)
     assert plan.compiler_options(plan.FEW_PARAMETERS) == {"xla_cpu_multi_thread_eigen": False}
     assert plan.evaluation_options() == {}
+    assert not plan.without_library(plan.FEW_PARAMETERS)
 
 
 WHERE = """

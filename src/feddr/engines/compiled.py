@@ -95,7 +95,7 @@ class CompiledClients:
 
         # None of the functions may refer to self: samples would stay on the device until the garbage collector comes.
         options = plans.compiler_options(self._parameters)
-        small = self._parameters <= plans.FEW_PARAMETERS and not side_by_side
+        small = plans.without_library(self._parameters) and not side_by_side
         # The start is donated: its buffer becomes the solution's.
         self._one = jax.jit(kernel.whole(one, small), compiler_options=options, donate_argnums=0)
         self._several = jax.jit(kernel.whole(several, small), compiler_options=options, donate_argnums=0)
@@ -144,7 +144,7 @@ class CompiledClients:
         """Return the arguments of a call for one client."""
         start, size, steps = map(np.int32, self._place(task.client))
         samples = self._samples(task.client) if self.samples is None else self.samples
-        rows = Rows(start, size, *(None if one is None else one[0] for one in _indices([task], [start], places=1)))
+        rows = Rows(start, size, *((None, None) if task.batches is None else padded(task.batches)))
         sub, facts = tree.map(np.asarray, (task.sub, self._facts(task)))
         return Arguments(sub.start, samples, sub._replace(start=None), rows, steps, facts)
 
@@ -190,7 +190,8 @@ class CompiledClients:
         sub = _stack([task.sub for task in tasks], places)
         samples = _stack([self._samples(task.client) for task in tasks], places) if self.samples is None else None
         facts = _stack([self._facts(task) for task in tasks], places)
-        rows = Rows(start, size, *_indices(tasks, start, places))
+        batches = [task.batches for task in tasks if task.batches is not None]
+        rows = Rows(start, size, *(_padded_together(batches, places) if batches else (None, None)))
         return Arguments(sub.start, samples, sub._replace(start=None), rows, steps, facts)
 
     def _place(self, client: int) -> tuple[int, int, int]:
@@ -220,20 +221,22 @@ def _capacity(steps: int) -> int:
     return capacity
 
 
-def _indices(tasks: Sequence[Task], starts: Any, places: int) -> tuple[Any, Any]:
-    """Return index matrices and how much of each of their rows counts, None where every step uses all samples."""
-    batch = used = None
-    for j, task in enumerate(tasks):
-        if task.batches is None:
-            continue
-        rows, counts = task.batches
-        if batch is None or used is None:
-            batch = _aligned((places, _capacity(len(rows)), rows.shape[1]))
-            used = _aligned(batch.shape[:2])
-            used.fill(1)
-        np.add(rows, starts[j], out=batch[j, : len(rows)])
-        used[j, : len(rows)] = counts
-    return batch, used
+def padded(batches: Batches) -> Batches:
+    """Return batches with steps left over, up to a capacity."""
+    if len(batches.rows) == _capacity(len(batches.rows)):
+        return batches
+    return Batches(*(several[0] for several in _padded_together([batches], places=1)))
+
+
+def _padded_together(each: list[Batches], places: int) -> Batches:
+    """Return the batches of several clients of one capacity, each an entry of each array."""
+    capacity = _capacity(len(each[0].rows))
+    rows, used = _aligned((places, capacity, each[0].rows.shape[1])), _aligned((places, capacity))
+    used.fill(1)
+    for j, batches in enumerate(each):
+        steps = len(batches.rows)
+        rows[j, :steps], used[j, :steps] = batches
+    return Batches(rows, used)
 
 
 def _aligned(shape: tuple[int, ...]) -> NDArray[np.int32]:

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from feddr.engines import rounds as common
+from feddr.engines.compiled import padded
 from feddr.local import LocalSolver
 from feddr.local.solver import Batches
 
@@ -29,13 +30,17 @@ class Draws:
         return self._ready.pop((client, update), None) or self._draw((client, update))
 
     def ahead(self, upcoming: Iterable[Key]) -> Iterator[Callable[[], None]]:
-        """Yield what draws the batches of some updates, those of large clients first, and forget those of others."""
+        """Yield what draws the batches of some updates, those of large clients first, and forget those of others.
+
+        They come with steps left over, as a call for one client wants them.
+        """
         self._ready = {}
         for key in sorted(upcoming, key=lambda key: -int(self.sizes[key[0]])):
             yield functools.partial(self._prepare, key)
 
     def _prepare(self, key: Key) -> None:
-        self._ready[key] = self._draw(key)
+        drawn = self._draw(key)
+        self._ready[key] = None if drawn is None else padded(drawn)
 
     def _draw(self, key: Key) -> Batches | None:
         client, update = key

@@ -1,6 +1,7 @@
 """Metrics at xbar, and apart from them those of the clients' own models, in compiled passes over the samples."""
 
 import functools
+import itertools
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
@@ -11,11 +12,15 @@ import numpy as np
 from feddr import precision, tree
 from feddr.data import Part
 from feddr.engines import plan
+from feddr.engines.crew import Crew
 from feddr.problem import Problem, gradient_mapping
 from feddr.tree import Tree
 
 CHUNK = 1024
 """Samples in a step of a pass."""
+
+PIECES = 8
+"""Passes, at most, into which one over all samples is divided; however many threads there are, so are the sums."""
 
 
 class Sums(NamedTuple):
@@ -35,14 +40,16 @@ class Evaluator:
         The problem; its samples are put on the device once.
     dtype
         Precision of the passes.
+    crew
+        Threads that go through the samples, a piece for each; None for this one, and those of XLA.
     """
 
-    def __init__(self, problem: Problem, dtype: Any) -> None:
-        self.problem, self.dtype = problem, np.dtype(dtype)
+    def __init__(self, problem: Problem, dtype: Any, crew: Crew | None = None) -> None:
+        self.problem, self.dtype, self.crew = problem, np.dtype(dtype), crew
         train, test = problem.data.train, problem.data.test
         self._train = self._load(train, problem.sample_weights)
         self._test = None if test is None else self._load(test, np.zeros(test.num_samples))
-        options = plan.evaluation_options()
+        options = plan.evaluation_options() if crew is None else plan.compiler_options(tree.size(problem.init))
         self._pass = jax.jit(functools.partial(_sums, problem), static_argnames="gradient", compiler_options=options)
         self._g = jax.jit(problem.regulariser.value)
 
@@ -54,11 +61,11 @@ class Evaluator:
     def at(self, xbar: Tree) -> dict[str, float]:
         """Return F, f, g, the losses and accuracies, the gradient mapping and the sparsity at xbar."""
         x = tree.cast(xbar, self.dtype)
+        n = self.problem.data.train.num_samples
+        sums, gradient = self._all(x)
         with precision.scope(self.dtype):
-            n = self.problem.data.train.num_samples
-            sums, gradient = self._pass(x, *self._train, 0, n, gradient=True)
             f, g = float(sums.weighted), float(self._g(x))
-            mapping = gradient_mapping(self.problem.regulariser, x, tree.map(np.asarray, gradient), 1.0)
+            mapping = gradient_mapping(self.problem.regulariser, x, tree.cast(gradient, self.dtype), 1.0)
         zeros = sum(int(np.sum(leaf == 0)) for leaf in tree.leaves(x))
         return {
             "F": f + g,
@@ -70,6 +77,26 @@ class Evaluator:
             "gradient_mapping": tree.norm(mapping),
             "sparsity": zeros / tree.size(x),
         }
+
+    def _all(self, x: Tree) -> tuple[Sums, Tree]:
+        """Return the sums over all training samples and the gradient of f, added up in float64 in a fixed order."""
+        n = self.problem.data.train.num_samples
+        chunks = -(-n // CHUNK)
+        bounds = [min(n, CHUNK * (j * chunks // PIECES)) for j in range(PIECES + 1)]
+        pieces = [piece for piece in itertools.pairwise(bounds) if piece[0] < piece[1]]
+        found: dict[tuple[int, int], tuple[Sums, Tree]] = {}
+
+        def go_through(piece: tuple[int, int]) -> None:
+            with precision.scope(self.dtype):
+                sums, gradient = self._pass(x, *self._train, *piece, gradient=True)
+                found[piece] = tree.map(lambda a: np.asarray(a, np.float64), (sums, gradient))
+
+        if self.crew is None:
+            for piece in pieces:
+                go_through(piece)
+        else:
+            self.crew.each(go_through, pieces)
+        return functools.reduce(tree.add, (found[piece] for piece in pieces))
 
     def personal(self, models: Iterable[tuple[int, Tree]]) -> dict[str, float]:
         """Return the means over (client, its own model) on the client's own samples, of the clients on the panel."""

@@ -7,6 +7,7 @@ single kernel instead, which it calls "small"; here larger ones are marked as su
 
 import functools
 import math
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -20,6 +21,9 @@ try:
     from jax.experimental.scheduling_groups import xla_metadata_call
 except ImportError:  # it has no promised place; without it every loop is compiled as other code is
     xla_metadata_call = None
+
+SWITCH = "FEDDR_ONE_KERNEL"
+"""The environment variable that, set to "off", switches all of this off."""
 
 MARK = {"inlineable": "false", "xla_cpu_small_call": "true"}
 
@@ -99,8 +103,8 @@ def _some(leaf: Any) -> Any:
 
 @functools.cache
 def known() -> bool:
-    """Return whether this version of XLA compiles a marked loop, tried with a short one."""
-    if xla_metadata_call is None or jax.default_backend() != "cpu":
+    """Return whether it is switched on and this version of XLA compiles a marked loop, tried with a short one."""
+    if os.environ.get(SWITCH) == "off" or xla_metadata_call is None or jax.default_backend() != "cpu":
         return False
 
     def loop(x: jax.Array, steps: Any) -> jax.Array:

@@ -15,7 +15,7 @@ CHUNK = 256
 
 
 class Rows(NamedTuple):
-    """A client's samples: ``size`` rows from ``start`` on; step t takes the first ``used[t]`` of ``batch[t]``."""
+    """A client's samples: ``size`` rows from ``start`` on; step t takes the first ``used[t]`` of its ``batch[t]``."""
 
     start: Any
     size: Any
@@ -28,7 +28,7 @@ def batch_gradient(loss: PerSample, samples: Tree, rows: Rows) -> Callable[[Tree
     width = rows.batch.shape[1]
 
     def mean_loss(x: Tree, t: Any) -> jax.Array:
-        losses = loss(x, tree.map(lambda a: a[rows.batch[t]], samples))
+        losses = loss(x, tree.map(lambda a: a[rows.start + rows.batch[t]], samples))
         used = rows.used[t]
         return jnp.sum(jnp.where(jnp.arange(width) < used, losses, 0)) / used.astype(losses.dtype)
 

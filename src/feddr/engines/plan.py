@@ -111,6 +111,11 @@ def compiler_options(parameters: int) -> dict[str, Any] | None:
     return {"xla_cpu_multi_thread_eigen": False, **_those_known(wanted)}
 
 
+def without_library(parameters: int) -> bool:
+    """Return whether the local updates of such a model call no library, so that they can be one kernel."""
+    return NO_LIBRARY.items() <= (compiler_options(parameters) or {}).items()
+
+
 def evaluation_options() -> dict[str, Any] | None:
     """Return how XLA shall compile passes over all samples: nothing else runs then, so they may have all threads."""
     return _those_known(NO_LIBRARY) if jax.default_backend() == "cpu" else None

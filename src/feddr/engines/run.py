@@ -63,7 +63,7 @@ class Run:
         self.begin = time.perf_counter()
         self.problem, self.algorithm, self.local, self.seed, self.dtype = problem, algorithm, local, seed, dtype
         self.personal, self.on_bad_client = personal, on_bad_client
-        self.evaluator = Evaluator(problem, dtype)
+        self.evaluator = Evaluator(problem, dtype, crew)
         samples = self.evaluator.samples if problem.data.on_demand is None else None
         self.clients = CompiledClients(problem, samples, local, dtype, algorithm.mean_gradient)
         self.prox = common.server_prox(problem.regulariser)
