@@ -1,5 +1,6 @@
 """How clients share compiled calls, and how these are compiled: decided here, by measurement (docs/PERFORMANCE.md)."""
 
+import contextlib
 import functools
 from collections.abc import Iterable
 from typing import Any, NamedTuple
@@ -29,7 +30,7 @@ class Plan(NamedTuple):
     """A way to compute the active clients of a round.
 
     On a CPU, threads go through the calls, and a client with much to do has a call of its own. A call costs about a
-    third of a millisecond before its first step, so clients with little to do share one, in which they are computed one
+    tenth of a millisecond before its first step, so clients with little to do share one, in which they are computed one
     after the other: nobody is padded to the length of another. On an accelerator it is the other way round: calls
     follow each other, and the clients of a call are computed side by side.
 
@@ -80,7 +81,7 @@ ACCELERATOR = Plan(width=64, enough=float("inf"), side_by_side=True)
 
 
 def prepare(problem: Problem, local: LocalSolver) -> None:
-    """Set JAX up for a run; where calls are computed is settled by the first run of a process.
+    """Set JAX up for a run; where calls are computed is settled by the first run of a process, for all of its JAX.
 
     A client with much to do is computed by the thread that calls it: handed over to a thread of XLA's, it would wait
     until that one has a core, and the thread that has called would then wait for one, too. Where clients have little to
@@ -89,7 +90,8 @@ def prepare(problem: Problem, local: LocalSolver) -> None:
     cache.enable()
     size = int(problem.data.sizes.mean())
     if local.num_steps(size) * (local.batch_size or size) * tree.size(problem.init) > CPU.enough:
-        jax.config.update("jax_cpu_enable_async_dispatch", False)  # type: ignore[no-untyped-call]
+        with contextlib.suppress(AttributeError):  # a JAX without this option is as right, and a little slower
+            jax.config.update("jax_cpu_enable_async_dispatch", False)  # type: ignore[no-untyped-call]
 
 
 def choose() -> Plan:
