@@ -102,7 +102,7 @@ def test_a_relative_accuracy_that_was_not_reached_is_not_certified() -> None:
 class WrongSign(feddr.FedDR):
     def subproblem(self, c: Client, xbar: Tree) -> Subproblem:
         y = tree.axpy(-float(self.alpha), tree.sub(xbar, c.x), c.y)
-        return Subproblem(start=c.x, center=y, eta=float(self.eta))
+        return super().subproblem(c, xbar)._replace(center=y)
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ class PrintedStart(feddr.FedDR):
 
     def aggregate(self, s: Server, uploads: Uploads, prox: Prox) -> Server:
         if s.weight == 0:
-            return Server(s.xtilde, prox(s.xtilde, float(self.eta)), uploads.joined)
+            return super().aggregate(s, uploads._replace(sum=tree.scale(uploads.joined, s.xtilde)), prox)
         return super().aggregate(s, uploads, prox)
 
 

@@ -114,7 +114,7 @@ def test_mcp_is_a_regulariser_that_tends_to_l1(load: Callable[[str], ModuleType]
 
 def test_fedavgm_without_momentum_is_fedavg(load: Callable[[str], ModuleType]) -> None:
     rules, x = load("own_algorithm").FedAvgM(beta=0.0), {"w": np.array([1.0, -2.0])}
-    uploads = Uploads({"w": np.array([0.5, 3.0])}, weight=0.4, joined=0.4)
+    uploads = Uploads({"w": np.array([0.5, 3.0])}, weight=0.4, joined=0.4, joined_share=0.4)
     got = rules.aggregate(rules.server(x), uploads, lambda x, _: x)
     want = feddr.FedAvg().aggregate(feddr.FedAvg().server(x), uploads, lambda x, _: x)
     np.testing.assert_allclose(got.xbar["w"], want.xbar["w"], rtol=1e-15)
@@ -124,11 +124,11 @@ def test_fedavgm_moves_on_with_its_velocity(load: Callable[[str], ModuleType]) -
     rules, x = load("own_algorithm").FedAvgM(beta=0.5, lr=0.1), {"w": np.array(1.0)}
     s = rules.server(x)
     for _ in range(2):  # clients that do not move: what is left is momentum, and there is none at first
-        s = rules.aggregate(s, Uploads(s.xbar, weight=1.0, joined=0.0), lambda x, _: x)
+        s = rules.aggregate(s, Uploads(s.xbar, weight=1.0, joined=0.0, joined_share=0.0), lambda x, _: x)
     assert s.xbar["w"] == 1.0
-    s = rules.aggregate(s, Uploads({"w": np.array(0.0)}, weight=1.0, joined=0.0), lambda x, _: x)
+    s = rules.aggregate(s, Uploads({"w": np.array(0.0)}, weight=1.0, joined=0.0, joined_share=0.0), lambda x, _: x)
     assert s.xbar["w"] == pytest.approx(0.9)  # v = 1
-    s = rules.aggregate(s, Uploads(s.xbar, weight=1.0, joined=0.0), lambda x, _: x)
+    s = rules.aggregate(s, Uploads(s.xbar, weight=1.0, joined=0.0, joined_share=0.0), lambda x, _: x)
     assert s.xbar["w"] == pytest.approx(0.85)  # v = 0.5
 
 

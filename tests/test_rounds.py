@@ -15,7 +15,7 @@ def uploads(count: int, size: int) -> list[Accepted]:
             "weight": rng.normal(size=(size, 3)).astype(np.float32),
             "bias": rng.normal(size=()).astype(np.float32),
         }
-        return Accepted(rng.random(), bool(rng.random() < 0.5), upload, rng.random())
+        return Accepted(rng.random(), rng.random(), bool(rng.random() < 0.5), upload, rng.random())
 
     return [one() for _ in range(count)]
 
@@ -27,13 +27,14 @@ def test_the_sum_is_that_of_a_plain_loop_however_many_are_added_at_a_time(count:
     found = gather(given)
     for name in ("weight", "bias"):
         expected = np.zeros_like(given[0].upload[name], np.float64)
-        for w, _, upload, factor in given:
-            expected += factor * w * upload[name].astype(np.float64)
+        for one in given:
+            expected += one.factor * one.weight * one.upload[name].astype(np.float64)
         assert found.sum[name].dtype == np.float64
         assert found.sum[name].shape == expected.shape
         np.testing.assert_allclose(found.sum[name], expected, rtol=1e-12, atol=1e-14)
     assert found.weight == pytest.approx(sum(a.weight for a in given), rel=1e-14)
     assert found.joined == pytest.approx(sum(a.weight for a in given if a.new), rel=1e-14)
+    assert found.joined_share == pytest.approx(sum(a.share for a in given if a.new), rel=1e-14)
     assert found.discount == pytest.approx(sum(a.weight * a.factor for a in given) / found.weight, rel=1e-14)
 
 

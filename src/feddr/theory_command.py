@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -128,13 +129,14 @@ def _from_config(
         raise ValueError(f"Theorem 4.1 is for equal weights, got {config.weights}; use --set weights=uniform.")
     problem, runs = configs.build(config)
 
-    from feddr.algorithms import FedDR
+    from feddr.algorithms import Asynchronous, FedDR
     from feddr.sampling import p_hat
     from feddr.theory.smoothness import smoothness
 
     run = next((run for run in runs if isinstance(run.algorithm, FedDR)), runs[0])
     clients, exact = problem.data.num_clients, None
     notes = [f"{path}: n = {clients} clients, and {run.label} has the sampling {run.sampling}."]
+    known = None
     if L is None:
         known = smoothness(problem)
         L, exact = known.L, known.exact
@@ -148,28 +150,34 @@ def _from_config(
         notes.append(f"gap = F(x^0) - 0 = {gap:.4g}, because no loss and no g is below 0; --gap takes a better one.")
         if not 0 < gap < math.inf:
             raise ValueError(f"gap must lie in (0, inf), {path} has F(x^0) = {gap}; give --gap.")
-    if isinstance(run.algorithm, FedDR):
-        notes.append(f"{path}: {run.label} has {_verdict(run.algorithm, L)}.")
+    if isinstance(run.algorithm, FedDR) and not isinstance(run.algorithm, Asynchronous):
+        per_client = [L] * clients if known is None else known.per_client.tolist()
+        notes.append(f"{path}: {run.label} has {_verdict(run.algorithm, per_client, problem.client_weights)}.")
     if not run.local.certified:
         solver = type(run.local).__name__
         notes.append(f"The theory needs an exact prox or a bound M on its errors, and {solver} certifies neither.")
     return Setting(L, clients, _expected(run.sampling, clients), p_hat(run.sampling, clients), gap, exact, tuple(notes))
 
 
-def _verdict(algorithm: "FedDR", L: float) -> str:
-    """Say where the step sizes of an experiment lie."""
+def _verdict(algorithm: "FedDR", L: Sequence[float], weights: Any) -> str:
+    """Say where the step sizes of an experiment lie, for clients of these smoothnesses and weights."""
+    from feddr.algorithms import Roles
     from feddr.theory import synchronous
 
-    alpha, eta = algorithm.alpha, algorithm.eta
-    pair = f"alpha = {alpha}, eta = {eta}"
-    if isinstance(alpha, str) or isinstance(eta, str):
+    alpha, roles = algorithm.alpha, Roles(algorithm, weights)
+    pair = f"alpha = {alpha}, eta = {algorithm.eta}"
+    if isinstance(alpha, str) or algorithm.eta == "auto":
         return pair
     if alpha >= synchronous.alpha_max():
         return f"{pair}, which is not admissible: alpha must stay below {synchronous.alpha_max():.4g}"
-    largest = synchronous.eta_max(alpha, L)
-    if eta >= largest:
+    # With step sizes of their own, clients are as if (eta_i / eta) L_i smooth: feddr.algorithms.stepsizes.
+    eta, product = float(roles.server.eta), max(roles.eta(i) * one for i, one in enumerate(L))
+    largest = synchronous.eta_max(alpha, product / eta)
+    if eta < largest:
+        return f"{pair}, which is admissible"
+    if roles.etas is None:
         return f"{pair}, which is not admissible: eta must stay below {largest:.4g} for this alpha"
-    return f"{pair}, which is admissible"
+    return f"{pair}, which is not admissible: each must be {eta / largest:.3g} times smaller for this alpha"
 
 
 def _expected(sampling: "Sampling", n: int) -> float:

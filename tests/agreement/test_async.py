@@ -74,9 +74,7 @@ def test_one_client_at_a_time_is_feddr_with_one_active_client(
     arrivals = [event.client for event in result.events if event.arrived >= 0]
     assert len(arrivals) == 20
     assert len(set(arrivals)) > 1
-    plain = feddr.simulate(
-        problem, algorithm.rules, rounds=20, sampling=Replay(arrivals), callback=keep(theirs), **shared
-    )
+    plain = feddr.simulate(problem, algorithm, rounds=20, sampling=Replay(arrivals), callback=keep(theirs), **shared)
     assert result.tau == 0
     assert all(same(a, b) for a, b in zip(ours, theirs, strict=True))
     for a, b in zip(result.history.rows, plain.history.rows, strict=True):

@@ -1,5 +1,7 @@
 """The theorems on runs over random nonconvex problems; the mean over seeds stands for the expectation."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -32,7 +34,7 @@ def run(seed: int, algorithm: feddr.FedDR, scheme: Sampling, stopping: local.Sto
     return certificate(result)
 
 
-def step_sizes(seed: int, scheme: Sampling, **options: float) -> dict[str, float]:
+def step_sizes(seed: int, scheme: Sampling, **options: float) -> dict[str, Any]:
     problem = make(seed)
     best = theory.recommend_for(theory.smoothness(problem).L, 4, p_hat(scheme, 4), **options)  # type: ignore[arg-type]
     return {"eta": best.eta, "alpha": best.alpha}

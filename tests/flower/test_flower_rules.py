@@ -70,7 +70,7 @@ def test_drift_is_the_distance_to_the_sum_of_what_is_counted(algorithm: Deployab
         value = tree.scale(w, tree.cast(algorithm.counted(after, solution.x), np.float64))
         changes = change if changes is None else tree.add(changes, change)
         total = value if total is None else tree.add(total, value)
-    s = algorithm.aggregate(s, Uploads(changes, 1.0, 1.0), lambda x, _: x)
+    s = algorithm.aggregate(s, Uploads(changes, 1.0, 1.0, 1.0), lambda x, _: x)
     assert algorithm.drift(s, total) <= 1e-14
     remembers = not isinstance(algorithm, feddr.FedAvg | feddr.FedProx | feddr.FedAsync | feddr.FedBuff)
     wrong = tree.map(lambda a: a + 1.0, total)

@@ -30,7 +30,7 @@ def undisturbed(algorithm: Algorithm, sampling: feddr.sampling.Sampling, rounds:
             solution = solve(i, sub, common.client_rng(SEED, i, updates[i]))
             clients[i], upload = algorithm.finish(c, xbar, sub, solution)
             total, weight, updates[i] = total + WEIGHTS[i] * upload, weight + WEIGHTS[i], updates[i] + 1
-        server = algorithm.aggregate(server, Uploads(total, weight, joined), lambda x, _: x)
+        server = algorithm.aggregate(server, Uploads(total, weight, joined, joined), lambda x, _: x)
     return server.xbar
 
 

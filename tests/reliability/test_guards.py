@@ -165,7 +165,7 @@ def test_skipping_keeps_the_books_of_the_clock(buffer: int, monkeypatch: pytest.
     assert result.state.skipped > 3
     assert sum(result.state.updates.values()) == 30 * buffer
     assert BAD not in result.state.clients
-    assert certify.bookkeeping_gap(problem, algorithm.rules, result.state) < 1e-12
+    assert certify.bookkeeping_gap(problem, algorithm, result.state) < 1e-12
     arrived = [event.client for event in result.events if event.arrived >= 0]
     assert len(arrived) == 30 * buffer
     assert BAD not in arrived

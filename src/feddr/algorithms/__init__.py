@@ -16,6 +16,7 @@ from feddr.algorithms.fedprox import FedProx
 from feddr.algorithms.fedsplit import FedSplit
 from feddr.algorithms.mime_lite import MimeLite
 from feddr.algorithms.scaffold import Scaffold
+from feddr.algorithms.stepsizes import Roles
 
 __all__ = [
     "Algorithm",
@@ -32,6 +33,7 @@ __all__ = [
     "FedProx",
     "FedSplit",
     "MimeLite",
+    "Roles",
     "Scaffold",
     "Uploads",
     "check",

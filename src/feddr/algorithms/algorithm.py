@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
+from feddr.algorithms import stepsizes
 from feddr.data import FederatedData
 from feddr.local import Solution, Subproblem
 from feddr.prox import Regulariser, Zero
@@ -19,18 +20,20 @@ class Uploads(NamedTuple):
     Parameters
     ----------
     sum
-        Sum over the active clients of w_i * upload_i, in float64; each with its factor where uploads may be stale.
+        Sum over the active clients of v_i * upload_i, in float64; each with its factor where uploads may be stale. The
+        weights v_i are those of the problem, w_i, unless clients have step sizes of their own (``stepsizes``).
     weight
-        Sum of w_i over the active clients.
-    joined
-        Sum of w_i over those heard from for the first time.
+        Sum of v_i over the active clients.
+    joined, joined_share
+        Sums of v_i and of w_i over those heard from for the first time.
     discount
-        Mean of the factors, weighted by w_i: 1 where nothing is stale.
+        Mean of the factors, weighted by v_i: 1 where nothing is stale.
     """
 
     sum: Tree
     weight: float
     joined: float
+    joined_share: float
     discount: float = 1.0
 
 
@@ -109,7 +112,7 @@ class Deployable(Algorithm, Protocol):
         """Return the state in which a client begins again that has lost its own."""
 
     def drift(self, s: Any, total: Tree, /) -> float:
-        """Return how far the server's memory is from sum_i w_i counted_i; 0 where it remembers nothing."""
+        """Return how far the server's memory is from sum_i v_i counted_i; 0 where it remembers nothing."""
 
 
 class Posed(Protocol):
@@ -128,6 +131,7 @@ def check(algorithm: Algorithm, problem: Posed, sampling: Sampling) -> None:
     """Refuse a regulariser or a sampling scheme that the algorithm cannot handle."""
     name = type(algorithm).__name__
     sampling.check(problem.data.num_clients)
+    stepsizes.check(algorithm, problem.data.num_clients)
     if not algorithm.composite and not isinstance(problem.regulariser, Zero):
         raise ValueError(
             f"{name} has no composite step, got g={problem.regulariser}; use FedDR, FedMid or FedDualAvg, or g=None."

@@ -1,10 +1,12 @@
 """FedDR: randomised Douglas-Rachford splitting (Tran-Dinh, Pham, Phan and Nguyen 2021, Algorithm 1)."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal, NamedTuple
 
 from feddr import tree
 from feddr.algorithms.algorithm import Prox, Uploads
+from feddr.algorithms.stepsizes import StepSizes, check_start
 from feddr.local import Solution, Subproblem
 from feddr.tree import Tree
 
@@ -20,11 +22,24 @@ class Client(NamedTuple):
 
 
 class Server(NamedTuple):
-    """State of the server: the mean xtilde of all xhat_i, the model xbar, and the weight of the clients in the mean."""
+    """State of the server.
+
+    Parameters
+    ----------
+    xtilde
+        The mean of the xhat_i that the server counts.
+    xbar
+        The model.
+    weight
+        Sum of the mean's weights v_i over the clients that it counts.
+    share
+        Sum of the problem's weights w_i over the same clients.
+    """
 
     xtilde: Tree
     xbar: Tree
     weight: float
+    share: float
 
 
 @dataclass(frozen=True)
@@ -34,54 +49,78 @@ class FedDR:
     Each active client i, and then the server, compute
 
         y_i    := y_i + alpha (xbar - x_i)
-        x_i    ~= argmin f_i(x) + ||x - y_i||^2 / (2 eta),   started at x_i
+        x_i    ~= argmin f_i(x) + ||x - y_i||^2 / (2 eta_i),   started at xbar, or at x_i
         xhat_i := 2 x_i - y_i
-        xtilde := xtilde + sum over active clients of w_i (xhat_i - its previous value)
+        xtilde := xtilde + sum over active clients of v_i (xhat_i - its previous value)
         xbar   := prox_{eta g}(xtilde)
 
-    so that xtilde = sum_i w_i xhat_i after every round.
+    so that xtilde = sum_i v_i xhat_i after every round. With one step size for all clients v_i = w_i; with step sizes
+    of their own v_i is proportional to w_i / eta_i, and eta = 1 / sum_i (w_i / eta_i).
 
     Parameters
     ----------
     eta
-        Step size of both proximal steps; the theory asks for eta < (2 - alpha) / (2 L).
+        Step size of the proximal steps: one number for all clients, or a list with one for each. ``"auto"``: with a
+        local solver of fixed work (SGD, optax) from the length of each client's work
+        (``feddr.theory.fixed_work``), with a certified one what ``feddr.theory.recommend`` says. The theory asks for
+        eta_i < (2 - alpha) / (2 L_i).
     alpha
-        Relaxation, in (0, 2]. An engine replaces "auto", for both, by what ``feddr.theory.recommend`` says.
+        Relaxation, in (0, 2], or ``"auto"``. With a solver of fixed work 2 - alpha is the momentum of xbar.
     init
         ``"lazy"``: x_i = y_i = xhat_i = x^0 for everybody, and no start-up round.
         ``"full"``: a start-up round in which every client solves its subproblem at x^0.
         ``"joining"``: a client enters the mean when it is first heard from, starting at the xbar that it was sent, so
         that clients not heard from do not hold xtilde back at x^0. Once everybody has joined it is Algorithm 1.
+    start
+        Where the local solver starts: ``"xbar"``, at the model that the client was sent, or ``"own"``, at the client's
+        last model x_i, as the authors' code does. With an exact prox it makes no difference; with a fixed amount of
+        work ``"xbar"`` gives the better global model (docs/WHY.md).
+
+    Raises
+    ------
+    ValueError
+        Where a parameter is out of its range.
 
     References
     ----------
     Q. Tran-Dinh, N. H. Pham, D. T. Phan, L. M. Nguyen. FedDR - Randomized Douglas-Rachford Splitting Algorithms for
     Nonconvex Federated Composite Optimization. NeurIPS 2021. As printed, its initialisation breaks the identity for
     xtilde by a constant; the three above keep it.
+
+    Examples
+    --------
+    >>> FedDR()
+    FedDR(eta='auto', alpha='auto', init='lazy', start='xbar')
+    >>> published = FedDR(eta=1000.0, alpha=1.95, start="own")
     """
 
-    eta: float | Literal["auto"]
-    alpha: float | Literal["auto"] = 1.0
+    eta: float | Literal["auto"] | Sequence[float] = "auto"
+    alpha: float | Literal["auto"] = "auto"
     init: str = "lazy"
+    start: str = "xbar"
 
     composite: ClassVar[bool] = True
     partial: ClassVar[bool] = True
     mean_gradient: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        if self.eta != "auto" and not 0 < self.eta < float("inf"):
-            raise ValueError(f'eta must be positive, or "auto", got {self.eta}.')
-        if self.alpha != "auto" and not 0 < self.alpha <= 2:
-            raise ValueError(f'alpha must be in (0, 2], or "auto", got {self.alpha}.')
+        if not isinstance(self.eta, str | int | float):
+            object.__setattr__(self, "eta", StepSizes(self.eta))
+        elif self.eta != "auto" and (isinstance(self.eta, str) or not 0 < self.eta < float("inf")):
+            raise ValueError(f'eta must be positive, one such number for each client, or "auto", got {self.eta!r}.')
+        if self.alpha != "auto" and (isinstance(self.alpha, str) or not 0 < self.alpha <= 2):
+            raise ValueError(f'alpha must be in (0, 2], or "auto", got {self.alpha!r}.')
         if self.init not in INITS:
             raise ValueError(f"init must be one of {', '.join(INITS)}, got {self.init!r}.")
+        check_start(self.start)
 
     @property
     def full_start(self) -> bool:
         return self.init == "full"
 
     def server(self, x0: Tree) -> Server:
-        return Server(xtilde=x0, xbar=x0, weight=1.0 if self.init == "lazy" else 0.0)
+        counted = 1.0 if self.init == "lazy" else 0.0
+        return Server(xtilde=x0, xbar=x0, weight=counted, share=counted)
 
     def broadcast(self, s: Server) -> Tree:
         return s.xbar
@@ -94,7 +133,7 @@ class FedDR:
     def subproblem(self, c: Client, xbar: Tree) -> Subproblem:
         alpha = float(self.alpha)
         y = tree.map(lambda y, xbar, x: alpha * (xbar - x) + y, c.y, xbar, c.x)
-        return Subproblem(start=c.x, center=y, eta=float(self.eta))
+        return Subproblem(start=xbar if self.start == "xbar" else c.x, center=y, eta=_number(self.eta), last=c.x)
 
     def finish(self, c: Client, xbar: Tree, sub: Subproblem, solution: Solution) -> tuple[Client, Tree]:
         x, y = solution.x, sub.center
@@ -114,6 +153,15 @@ class FedDR:
         return tree.norm(tree.sub(tree.scale(s.weight, s.xtilde), total))
 
     def aggregate(self, s: Server, uploads: Uploads, prox: Prox) -> Server:
-        weight = s.weight if self.init == "lazy" else s.weight + uploads.joined
+        joined = self.init != "lazy"
+        weight, share = s.weight + joined * uploads.joined, s.share + joined * uploads.joined_share
         xtilde = tree.map(lambda mean, change: (s.weight * mean + change) / weight, s.xtilde, uploads.sum)
-        return Server(xtilde, prox(xtilde, float(self.eta)), weight)
+        # Of the clients counted so far: their share of F over the sum of their w_i / eta_i.
+        eta = _number(self.eta) * share / weight
+        return Server(xtilde, prox(xtilde, eta), weight, share)
+
+
+def _number(eta: float | str | Sequence[float]) -> float:
+    """Return the step size of one client or of the server, which ``stepsizes.Roles`` has put in its place."""
+    assert isinstance(eta, float | int), f"an engine replaces eta by a number, got {eta!r}"
+    return float(eta)

@@ -6,6 +6,7 @@ from typing import ClassVar, NamedTuple
 from feddr import tree
 from feddr.algorithms.algorithm import Prox, Uploads
 from feddr.algorithms.fedavg import Server
+from feddr.algorithms.stepsizes import check_start
 from feddr.local import Solution, Subproblem
 from feddr.tree import Tree
 
@@ -23,7 +24,7 @@ class FedPD:
 
     Every client, and then the server, compute
 
-        x_i      ~= argmin f_i(x) + <lambda_i, x> + ||x - xbar||^2 / (2 eta),   started at x_i
+        x_i      ~= argmin f_i(x) + <lambda_i, x> + ||x - xbar||^2 / (2 eta),   started at xbar, or at x_i
         lambda_i := lambda_i + (x_i - xbar) / eta
         xbar     := sum_i w_i (x_i + eta lambda_i)
 
@@ -31,6 +32,8 @@ class FedPD:
     ----------
     eta
         Inverse of the penalty.
+    start
+        Where the local solver starts: at ``"xbar"``, or at the client's ``"own"`` last model.
 
     References
     ----------
@@ -39,6 +42,7 @@ class FedPD:
     """
 
     eta: float
+    start: str = "xbar"
 
     composite: ClassVar[bool] = False
     partial: ClassVar[bool] = False
@@ -48,6 +52,7 @@ class FedPD:
     def __post_init__(self) -> None:
         if not 0 < self.eta < float("inf"):
             raise ValueError(f"eta must be positive, got {self.eta}.")
+        check_start(self.start)
 
     def server(self, x0: Tree) -> Server:
         return Server(x0)
@@ -59,7 +64,8 @@ class FedPD:
         return Client(x=x0, dual=tree.zeros_like(x0))
 
     def subproblem(self, c: Client, xbar: Tree) -> Subproblem:
-        return Subproblem(start=c.x, center=xbar, eta=self.eta, linear=c.dual)
+        start = xbar if self.start == "xbar" else c.x
+        return Subproblem(start=start, center=xbar, eta=self.eta, linear=c.dual)
 
     def finish(self, c: Client, xbar: Tree, sub: Subproblem, solution: Solution) -> tuple[Client, Tree]:
         x = solution.x

@@ -6,12 +6,13 @@ from typing import ClassVar, NamedTuple
 from feddr import tree
 from feddr.algorithms.algorithm import Prox, Uploads
 from feddr.algorithms.fedavg import Server
+from feddr.algorithms.stepsizes import check_start
 from feddr.local import Solution, Subproblem
 from feddr.tree import Tree
 
 
 class Client(NamedTuple):
-    """State of a client: the splitting variable z_i, and the last local model x_i, where the next solve starts."""
+    """State of a client: the splitting variable z_i, and the last local model x_i."""
 
     z: Tree
     x: Tree
@@ -23,7 +24,7 @@ class FedSplit:
 
     Every client, and then the server, compute
 
-        x_i  ~= argmin f_i(x) + ||x - (2 xbar - z_i)||^2 / (2 eta)
+        x_i  ~= argmin f_i(x) + ||x - (2 xbar - z_i)||^2 / (2 eta),   started at xbar, or at x_i
         z_i  := z_i + 2 (x_i - xbar)
         xbar := sum_i w_i z_i
 
@@ -31,6 +32,8 @@ class FedSplit:
     ----------
     eta
         Step size of the proximal step.
+    start
+        Where the local solver starts: at ``"xbar"``, or at the client's ``"own"`` last model.
 
     References
     ----------
@@ -39,6 +42,7 @@ class FedSplit:
     """
 
     eta: float
+    start: str = "xbar"
 
     composite: ClassVar[bool] = False
     partial: ClassVar[bool] = False
@@ -48,6 +52,7 @@ class FedSplit:
     def __post_init__(self) -> None:
         if not 0 < self.eta < float("inf"):
             raise ValueError(f"eta must be positive, got {self.eta}.")
+        check_start(self.start)
 
     def server(self, x0: Tree) -> Server:
         return Server(x0)
@@ -60,7 +65,8 @@ class FedSplit:
 
     def subproblem(self, c: Client, xbar: Tree) -> Subproblem:
         reflected = tree.map(lambda a, z: 2 * a - z, xbar, c.z)
-        return Subproblem(start=c.x, center=reflected, eta=self.eta)
+        start = xbar if self.start == "xbar" else c.x
+        return Subproblem(start=start, center=reflected, eta=self.eta)
 
     def finish(self, c: Client, xbar: Tree, sub: Subproblem, solution: Solution) -> tuple[Client, Tree]:
         z = tree.axpy(2.0, tree.sub(solution.x, xbar), c.z)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from feddr import tree
-from feddr.algorithms import FedDR
+from feddr.algorithms import Asynchronous, FedDR
 from feddr.certify.measure import Watch
 from feddr.local import Accelerated, LocalSolver, Relative
 from feddr.sampling import p_hat
@@ -122,7 +122,9 @@ def certificate(result: "Result", *, F_star: float = 0.0) -> Certificate:
     assert result.sampling is not None
 
     rounds = watch.rounds
-    alpha, eta, p = float(algorithm.alpha), float(algorithm.eta), p_hat(result.sampling, problem.data.num_clients)
+    # With step sizes of their own the theorems hold for (v_i, (eta_i / eta) f_i): feddr.algorithms.stepsizes.
+    alpha, eta = float(algorithm.alpha), float(watch.roles.server.eta)
+    p = p_hat(result.sampling, problem.data.num_clients)
     L, looser = _end_of_run(watch)
     # xbar^0 = prox(xtilde^0) is what covers k = 0; the lazy start has xbar^0 = x^0 instead.
     first = 0 if algorithm.init != "lazy" or _minimises_g(problem, eta) else 1
@@ -188,16 +190,18 @@ def _end_of_run(watch: Watch) -> tuple[float, float]:
     Errors were measured with the curvature at the start; where that is an estimate, the end may be more curved.
     """
     start = watch.smoothness
+    etas = np.array([watch.roles.eta(i) for i in range(len(start.lowers))])
+    scale = etas / float(watch.roles.server.eta)
     if start.exact:
-        return start.L, 1.0
+        return float(np.max(scale * start.per_client)), 1.0
     end = smoothness(watch.problem, [watch.xbar])
-    eta = float(watch.algorithm.eta)
-    before, after = (1 / eta + np.minimum(found.lowers, 0.0) for found in (start, end))
-    return end.L, float(np.max((before / after) ** 2)) if np.all(after > 0) else math.inf
+    before, after = (1 / etas + np.minimum(found.lowers, 0.0) for found in (start, end))
+    looser = float(np.max((before / after) ** 2)) if np.all(after > 0) else math.inf
+    return float(np.max(scale * end.per_client)), looser
 
 
 def _refusals(algorithm: Any, local: LocalSolver | None, watch: Watch | None) -> tuple[str, ...]:
-    if not isinstance(algorithm, FedDR):
+    if not isinstance(algorithm, FedDR) or isinstance(algorithm, Asynchronous):
         return (f"certificates are for FedDR, whose theorems are known, got {algorithm}.",)
     if local is None or not local.certified:
         return (

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from feddr import precision, tree
-from feddr.algorithms import FedDR
+from feddr.algorithms import Asynchronous, FedDR, Roles
 from feddr.algorithms.feddr import Client
 from feddr.engines.rounds import Progress, State
 from feddr.problem import Problem
@@ -18,7 +18,7 @@ from feddr.tree import Tree
 
 
 def bookkeeping_gap(problem: Problem, algorithm: FedDR, state: State) -> float:
-    """Return || xtilde - sum_i w_i xhat_i / sum_i w_i ||, over the clients that the server counts.
+    """Return || xtilde - sum_i v_i xhat_i / sum_i v_i ||, over the clients that the server counts.
 
     It is zero but for rounding: the law (INV) that the whole analysis of FedDR rests on. With ``init="lazy"`` the
     server counts every client from the start, those not heard from with xhat_i = x^0.
@@ -26,19 +26,19 @@ def bookkeeping_gap(problem: Problem, algorithm: FedDR, state: State) -> float:
     total = tree.zeros_like(state.server.xtilde)
     weight = 0.0
     x0 = tree.cast(problem.init, np.float64)
-    for i, w in enumerate(problem.client_weights):
+    for i, v in enumerate(Roles(algorithm, problem.client_weights).mean_weights):
         if i not in state.clients and algorithm.init != "lazy":
             continue
         xhat = state.clients[i].xhat if i in state.clients else x0
-        total = tree.map(lambda a, b, w=w: a + w * np.asarray(b, np.float64), total, xhat)
-        weight += w
+        total = tree.map(lambda a, b, v=v: a + v * np.asarray(b, np.float64), total, xhat)
+        weight += v
     if not weight:
         return 0.0
     return tree.norm(tree.sub(state.server.xtilde, tree.scale(1.0 / weight, total)))
 
 
 def lyapunov(problem: Problem, algorithm: FedDR, state: State) -> float:
-    """Return V = g(xbar) + sum_i w_i [ f_i(x_i) + <grad f_i(x_i), xbar - x_i> + ||xbar - x_i||^2 / (2 eta) ].
+    """Return V = g(xbar) + sum_i w_i [ f_i(x_i) + <grad f_i(x_i), xbar - x_i> + ||xbar - x_i||^2 / (2 eta_i) ].
 
     With exact proximal steps, everybody active and alpha, eta within the theory, V never increases; in general its
     expectation does not. With the lazy start it begins at F(x^0).
@@ -51,12 +51,13 @@ def _over_clients(
 ) -> tuple[float, list[float]]:
     """Return V and, given the strong convexity of each subproblem, a bound on each client's error eps_i."""
     xbar: Tree = state.server.xbar
-    eta = float(algorithm.eta)
+    roles = Roles(algorithm, problem.client_weights)
     x0 = tree.cast(problem.init, np.float64)
     with precision.scope(np.float64):
         value = float(problem.regulariser.value(xbar))
     errors = []
     for i, w in enumerate(problem.client_weights):
+        eta = roles.eta(i)
         x, y = (state.clients[i].x, state.clients[i].y) if i in state.clients else (x0, x0)
         x = tree.cast(x, np.float64)
         f, gradient = problem.client_value_and_gradient(i, x)
@@ -65,7 +66,7 @@ def _over_clients(
         value += w * (f + slope + tree.norm(step) ** 2 / (2 * eta))
         if mu is not None:
             # phi is mu-strongly convex, so ||x - prox|| <= ||grad phi(x)|| / mu.
-            phi = tree.map(lambda d, a, b: d + (a - np.asarray(b, np.float64)) / eta, gradient, x, y)
+            phi = tree.map(lambda d, a, b, eta=eta: d + (a - np.asarray(b, np.float64)) / eta, gradient, x, y)
             errors.append(tree.norm(phi) / mu(i))
     return float(value), errors
 
@@ -76,11 +77,11 @@ class Measurement(NamedTuple):
     Parameters
     ----------
     gradient_mapping
-        ||G_eta(xbar^k)|| with the algorithm's eta, over all clients.
+        ||G_eta(xbar^k)|| with the server's eta, over all clients.
     lyapunov
         V^k.
     errors
-        A bound on sum_i w_i eps_{i,k}^2, the squared distances to the exact prox; NaN where there is none.
+        A bound on sum_i v_i eps_{i,k}^2, the squared distances to the exact prox; NaN where there is none.
     bookkeeping
         The gap in (INV), relative to 1 + ||xtilde||.
     relative
@@ -96,7 +97,7 @@ class Measurement(NamedTuple):
 
 def watch_for(problem: Problem, algorithm: Any, sampling: Sampling) -> "Watch":
     """Return the callback that measures a run, which must be one of FedDR."""
-    if not isinstance(algorithm, FedDR):
+    if not isinstance(algorithm, FedDR) or isinstance(algorithm, Asynchronous):
         raise ValueError(f"Certificates are for FedDR, whose theorems are known, got {algorithm}; leave certify out.")
     return Watch(problem, algorithm, smoothness(problem), sampling.probabilities(problem.data.num_clients))
 
@@ -117,6 +118,7 @@ class Watch:
     ) -> None:
         self.problem, self.algorithm, self.smoothness = problem, algorithm, smoothness
         self.probabilities = probabilities
+        self.roles = Roles(algorithm, problem.client_weights)
         self.clients: dict[int, Client] = {}
         self.updates: dict[int, int] = {}
         self.rounds: list[Measurement] = []
@@ -127,9 +129,9 @@ class Watch:
         state = progress.state
         self.xbar = state.server.xbar
         value, errors = _over_clients(self.problem, self.algorithm, state, self._mu)
-        mapping = self.problem.gradient_mapping(state.server.xbar, float(self.algorithm.eta))
+        mapping = self.problem.gradient_mapping(state.server.xbar, float(self.roles.server.eta))
         gap = bookkeeping_gap(self.problem, self.algorithm, state) / (1.0 + tree.norm(state.server.xtilde))
-        squares = float(np.dot(self.problem.client_weights, np.square(errors)))
+        squares = float(np.dot(self.roles.mean_weights, np.square(errors)))
         self.rounds.append(Measurement(tree.norm(mapping), value, squares, gap, self._relative(state, errors)))
         self.clients, self.updates = dict(state.clients), dict(state.updates)
 
@@ -144,5 +146,5 @@ class Watch:
         return worst
 
     def _mu(self, i: int) -> float:
-        mu = 1.0 / float(self.algorithm.eta) + min(float(self.smoothness.lowers[i]), 0.0)
+        mu = 1.0 / self.roles.eta(i) + min(float(self.smoothness.lowers[i]), 0.0)
         return mu if mu > 0 else math.nan

@@ -218,7 +218,7 @@ class Arrivals:
         return True
 
     def _warn(self, client: int, staleness: int, limit: int) -> None:
-        n = int(1.0 / float(np.max(self.run.problem.client_weights)) + 1e-9)
+        n = int(1.0 / float(np.max(self.run.roles.mean_weights)) + 1e-9)
         most = asynchronous.alpha_max(n, staleness)
         warnings.warn(
             f"An update of client {client} is {staleness} versions old, but eta and alpha were chosen for tau={limit}; "
@@ -235,6 +235,7 @@ class Arrivals:
         that it read; so answers are not kept, and each version of the message once.
         """
         messages = {job.read: job.message for job in self.schedule.jobs.values()}
+        buffer = [(one.weight, one.share, one.new, one.factor) for one in self.buffer]
         arrays = {
             **pack.under("schedule", self.schedule.saved()),
             "counts": np.array([self.version, self.tau], np.int64),
@@ -242,7 +243,7 @@ class Arrivals:
             "heard": np.array(self.heard, np.int64),
             "absences": np.array(self.absences, np.int64),
             "versions": np.array(list(messages), np.int64),
-            "buffer": np.array([(one.weight, one.new, one.factor) for one in self.buffer], np.float64).reshape(-1, 3),
+            "buffer": np.array(buffer, np.float64).reshape(-1, 4),
         }
         for version, message in messages.items():
             arrays |= pack.flatten(f"message.{version}", message)
@@ -261,8 +262,8 @@ class Arrivals:
         for job in self.schedule.jobs.values():
             job.message = messages[job.read]
         self.buffer = [
-            Accepted(weight, bool(new), pack.unflatten(f"upload.{j}", upload, arrays), factor)
-            for j, (weight, new, factor) in enumerate(arrays["buffer"].tolist())
+            Accepted(weight, share, bool(new), pack.unflatten(f"upload.{j}", upload, arrays), factor)
+            for j, (weight, share, new, factor) in enumerate(arrays["buffer"].tolist())
         ]
 
     def _go_on(self) -> None:

@@ -131,7 +131,7 @@ def simulate_async(
     if not 1 <= places <= n:
         raise ValueError(f"concurrency must be from 1 to the number of clients, {n}, got {places}.")
     steps = (eta, alpha, getattr(algorithm, "eta", None), getattr(algorithm, "alpha", None))
-    if "auto" in steps and getattr(algorithm, "tau", None) is None:
+    if local.certified and "auto" in steps and getattr(algorithm, "tau", None) is None:
         raise ValueError(
             f'"auto" needs to know how stale updates may be, got tau=None; with {places} clients at a time they are '
             f"about {places - 1} versions old, and older where speeds differ."
@@ -139,7 +139,7 @@ def simulate_async(
     delays = Fixed(1.0) if delays is None else delays
     delays.check(n)
     plan.prepare(problem, local)
-    algorithm = resolve(algorithm, problem, Full(), local, eta=eta, alpha=alpha)
+    algorithm, words = resolve(algorithm, problem, Full(), local, eta=eta, alpha=alpha)
     dtype = precisions.of(precision)
     same = {
         "engine": "clock",
@@ -156,7 +156,7 @@ def simulate_async(
                 clock.play(keeper)
             finally:
                 clock.close()
-    settings = run.settings() | {
+    settings = run.settings(words) | {
         "engine": "clock",
         "delays": repr(delays),
         "concurrency": places,

@@ -145,7 +145,7 @@ class CompiledClients:
         start, size, steps = map(np.int32, self._place(task.client))
         samples = self._samples(task.client) if self.samples is None else self.samples
         rows = Rows(start, size, *((None, None) if task.batches is None else padded(task.batches)))
-        sub, facts = tree.map(np.asarray, (task.sub, self._facts(task)))
+        sub, facts = tree.map(np.asarray, (self._needed(task.sub), self._facts(task)))
         return Arguments(sub.start, samples, sub._replace(start=None), rows, steps, facts)
 
     def curvature(self, client: int, eta: float) -> Curvature:
@@ -187,7 +187,7 @@ class CompiledClients:
         """Return the arguments of several clients, each an entry of each array; places left over do no steps."""
         start, size, steps = found = np.zeros((3, places), np.int32)
         found[:, : len(tasks)] = np.array([self._place(task.client) for task in tasks]).T
-        sub = _stack([task.sub for task in tasks], places)
+        sub = _stack([self._needed(task.sub) for task in tasks], places)
         samples = _stack([self._samples(task.client) for task in tasks], places) if self.samples is None else None
         facts = _stack([self._facts(task) for task in tasks], places)
         batches = [task.batches for task in tasks if task.batches is not None]
@@ -199,6 +199,10 @@ class CompiledClients:
         size = int(self.sizes[client])
         start = 0 if self.samples is None else int(self.problem.data.train.offsets[client])
         return start, size, self.local.num_steps(size)
+
+    def _needed(self, sub: Subproblem) -> Subproblem:
+        """Return what the solver needs to know of a subproblem: most have no use for the client's last model."""
+        return sub if self.local.certified else sub._replace(last=None)
 
     def _facts(self, task: Task) -> Facts:
         if task.sub.descent is not None:

@@ -7,12 +7,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from feddr.algorithms import Algorithm
+from feddr.algorithms import Roles
 from feddr.engines.compiled import CompiledClients, Task
 from feddr.engines.crew import Crew
 from feddr.engines.draws import Draws
 from feddr.engines.rounds import State
-from feddr.local import Solution
+from feddr.local import Solution, Subproblem
 from feddr.tree import Tree
 
 AHEAD = 2
@@ -40,6 +40,8 @@ class Parts:
 
     Parameters
     ----------
+    roles
+        The algorithm as each client runs it.
     x0
         The start of the run, which clients that come for the first time may begin with.
     probabilities
@@ -50,7 +52,7 @@ class Parts:
 
     def __init__(
         self,
-        algorithm: Algorithm,
+        roles: Roles,
         clients: CompiledClients,
         state: State,
         x0: Tree,
@@ -58,7 +60,7 @@ class Parts:
         seed: int,
         crew: Crew,
     ) -> None:
-        self.algorithm, self.clients, self.state, self.x0 = algorithm, clients, state, x0
+        self.roles, self.clients, self.state, self.x0 = roles, clients, state, x0
         self.probabilities, self.crew = probabilities, crew
         self.draws = Draws(clients.local, clients.sizes, seed)
 
@@ -88,7 +90,7 @@ class Parts:
     def task(self, job: Job) -> tuple[Any, Task]:
         """Return the state that a client begins with, and what it has to solve."""
         k, i, message = job
-        state, rules = self.state, self.algorithm
+        state, rules = self.state, self.roles.client(i)
         c = state.clients[i] if i in state.clients else rules.client(self.x0, message)
         batches = self.draws.take(i, state.updates.get(i, 0))
         return c, Task(i, rules.subproblem(c, message), batches, k, self.probabilities[i])
@@ -107,12 +109,13 @@ class Parts:
         def end() -> dict[int, Answer]:
             parts = zip(jobs, before, tasks, solutions(), strict=True)
             with _quiet():
-                return {
-                    job.client: Answer(*self.algorithm.finish(c, job.message, task.sub, solution), solution)
-                    for job, c, task, solution in parts
-                }
+                return {job.client: self._finish(job, c, task.sub, solution) for job, c, task, solution in parts}
 
         return end
+
+    def _finish(self, job: Job, c: Any, sub: Subproblem, solution: Solution) -> Answer:
+        state, upload = self.roles.client(job.client).finish(c, job.message, sub, solution)
+        return Answer(state, upload, solution)
 
 
 def _quiet() -> np.errstate:

@@ -4,14 +4,15 @@ import numpy as np
 
 from feddr import precision as precisions
 from feddr import tree
-from feddr.algorithms import Algorithm, Uploads, check
+from feddr.algorithms import Algorithm, Roles, Uploads, check
 from feddr.engines import rounds as common
 from feddr.engines.plain import Differentiable, PlainClients
 from feddr.engines.result import Result
-from feddr.engines.rounds import Callback, Progress, State
+from feddr.engines.rounds import Accepted, Callback, Progress, State
 from feddr.history import History, Row
 from feddr.local import LocalSolver
 from feddr.sampling import Full, Sampling
+from feddr.theory.advice import resolve
 
 
 def reference(
@@ -31,7 +32,10 @@ def reference(
     common.check_settings(rounds, evaluate_every, seed)
     check(algorithm, problem, sampling)
     dtype = precisions.of(precision)
+    algorithm, words = resolve(algorithm, problem, sampling, local)
     n, w, g = problem.data.num_clients, problem.client_weights, problem.regulariser
+    roles = Roles(algorithm, w)
+    v = roles.mean_weights
     p = sampling.probabilities(n)
     x0 = tree.cast(problem.init, dtype)
     clients = PlainClients(problem, local, dtype)
@@ -43,24 +47,21 @@ def reference(
 
     def play(k: int, active: tree.Tree) -> None:
         message = tree.cast(algorithm.broadcast(state.server), dtype)
-        total: tree.Tree = None
-        weight = joined = 0.0
+        uploads: list[Accepted] = []
         for i in map(int, active):
-            c = state.clients[i] if i in state.clients else algorithm.client(x0, message)
-            sub = algorithm.subproblem(c, message)
+            rules, new = roles.client(i), i not in state.clients
+            c = rules.client(x0, message) if new else state.clients[i]
+            sub = rules.subproblem(c, message)
             solution = clients(i, sub, common.client_rng(seed, i, state.updates.get(i, 0)), k, p[i])
-            joined += 0.0 if i in state.clients else w[i]
-            state.clients[i], upload = algorithm.finish(c, message, sub, solution)
+            state.clients[i], upload = rules.finish(c, message, sub, solution)
             common.check_finite(upload, i, k, local, algorithm)
-            part = tree.map(lambda a, i=i: w[i] * a.astype(np.float64), upload)
-            total = part if total is None else tree.add(total, part)
-            weight += w[i]
+            uploads.append(Accepted(v[i], w[i], new, upload))
             state.updates[i] = state.updates.get(i, 0) + 1
             state.local_steps += int(solution.steps)
             state.bytes_down += common.wire_bytes(message, dtype)
             state.bytes_up += common.wire_bytes(upload, dtype)
-        if weight:
-            state.server = algorithm.aggregate(state.server, Uploads(total, weight, joined), prox)
+        if uploads:
+            state.server = roles.server.aggregate(state.server, _sum(uploads), prox)
 
     def evaluate(k: int) -> Row:
         x, data = tree.cast(state.server.xbar, dtype), problem.data
@@ -90,4 +91,17 @@ def reference(
         if callback is not None:
             callback(Progress(k, rounds, state, row))
     settings = {"engine": "reference", "algorithm": repr(algorithm), "local": repr(local), "seed": seed}
+    if words:
+        settings["step_sizes"] = words
     return Result(tree.cast(state.server.xbar, dtype), history, state, problem, algorithm, settings)
+
+
+def _sum(uploads: list[Accepted]) -> Uploads:
+    """Add up uploads one by one."""
+    total = tree.zeros_like(tree.cast(uploads[0].upload, np.float64))
+    for one in uploads:
+        total = tree.axpy(one.weight, tree.cast(one.upload, np.float64), total)
+    new = [one for one in uploads if one.new]
+    return Uploads(
+        total, sum(one.weight for one in uploads), sum(one.weight for one in new), sum(one.share for one in new)
+    )

@@ -115,9 +115,22 @@ def _rng(*key: int) -> np.random.Generator:
 
 
 class Accepted(NamedTuple):
-    """An upload that the server takes in: w_i, whether the client is new, what it sent, its factor if it is stale."""
+    """An upload that the server takes in.
+
+    Parameters
+    ----------
+    weight, share
+        The client's weight v_i in the server's mean, and its weight w_i in the problem.
+    new
+        Whether it is the first of its client.
+    upload
+        What the client sent.
+    factor
+        Of the weight, where the upload is stale.
+    """
 
     weight: float
+    share: float
     new: bool
     upload: Tree
     factor: float = 1.0
@@ -126,19 +139,20 @@ class Accepted(NamedTuple):
 def gather(uploads: Iterable[Accepted]) -> Uploads:
     """Add up uploads in float64, in the given order."""
     total: Tree = None
-    weight = joined = discounted = 0.0
+    weight = joined = joined_share = discounted = 0.0
     with np.errstate(over="ignore", invalid="ignore"):  # whoever takes the sum looks whether it is finite
         for some in _blocks(iter(uploads)):
-            factors = np.array([factor * w for w, _, _, factor in some])
-            added = tree.map(lambda *leaves, c=factors: _weighted_sum(c, leaves), *(upload for _, _, upload, _ in some))
+            factors = np.array([one.factor * one.weight for one in some])
+            added = tree.map(lambda *leaves, c=factors: _weighted_sum(c, leaves), *(one.upload for one in some))
             if total is None:
                 total = tree.map(lambda a: np.zeros(a.shape), added)
             tree.map(lambda sum_, more: np.add(sum_, more, out=sum_), total, added)
-            for w, new, _, factor in some:
-                weight += w
-                joined += w if new else 0.0
-                discounted += factor * w
-    return Uploads(total, weight, joined, discounted / weight)
+            for one in some:
+                weight += one.weight
+                discounted += one.factor * one.weight
+                if one.new:
+                    joined, joined_share = joined + one.weight, joined_share + one.share
+    return Uploads(total, weight, joined, joined_share, discounted / weight)
 
 
 def _blocks(uploads: Iterator[Accepted]) -> Iterator[list[Accepted]]:

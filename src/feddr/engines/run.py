@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from feddr import tree
-from feddr.algorithms import Algorithm, Uploads
+from feddr.algorithms import Algorithm, Roles, Uploads
 from feddr.engines import diagnose, pack
 from feddr.engines import rounds as common
 from feddr.engines.compiled import CompiledClients
@@ -66,11 +66,12 @@ class Run:
         self.evaluator = Evaluator(problem, dtype, crew)
         samples = self.evaluator.samples if problem.data.on_demand is None else None
         self.clients = CompiledClients(problem, samples, local, dtype, algorithm.mean_gradient)
+        self.roles = Roles(algorithm, problem.client_weights)
         self.prox = common.server_prox(problem.regulariser)
         self.x0 = tree.cast(problem.init, dtype)
         self.state = State(algorithm.server(tree.cast(self.x0, np.float64)), ClientStore(client_memory))
         probabilities = sampling.probabilities(problem.data.num_clients)
-        self.parts = Parts(algorithm, self.clients, self.state, self.x0, probabilities, seed, crew)
+        self.parts = Parts(self.roles, self.clients, self.state, self.x0, probabilities, seed, crew)
         self.history = History()
         self.skipped_in_a_row = 0
         self._upload_bytes = 0
@@ -118,8 +119,8 @@ class Run:
 
     def weigh(self, i: int, answer: Answer, factor: float = 1.0) -> Accepted:
         """Return what client i has sent as the server takes it in."""
-        weight = float(self.problem.client_weights[i])
-        return Accepted(weight, i not in self.state.updates, answer.upload, factor)
+        weight, share = float(self.roles.mean_weights[i]), float(self.roles.weights[i])
+        return Accepted(weight, share, i not in self.state.updates, answer.upload, factor)
 
     def commit(self, i: int, answer: Answer) -> None:
         """Count what client i has sent."""
@@ -152,7 +153,7 @@ class Run:
 
     def aggregate(self, uploads: Uploads, k: int, good: int | None = None) -> None:
         """Let the server compute in round k."""
-        server = self.algorithm.aggregate(self.state.server, uploads, self.prox)
+        server = self.roles.server.aggregate(self.state.server, uploads, self.prox)
         if not common.finite(server.xbar):
             raise DivergedError(
                 f"xbar is not finite after round {k}, though all uploads were. They are too large to add up, or "
@@ -194,11 +195,12 @@ class Run:
         answers = [callback(progress) for callback in callbacks]  # each is told, also when another wants to stop
         return any(answers)
 
-    def settings(self) -> dict[str, Any]:
-        """Return what every engine was asked to do."""
+    def settings(self, step_sizes: str) -> dict[str, Any]:
+        """Return what every engine was asked to do, and how the step sizes were chosen if they were."""
         weights = self.problem.weights
         return {
             "algorithm": repr(self.algorithm),
+            **({"step_sizes": step_sizes} if step_sizes else {}),
             "local": repr(self.local),
             "g": repr(self.problem.regulariser),
             "weights": weights if isinstance(weights, str) else self.problem.client_weights.tolist(),

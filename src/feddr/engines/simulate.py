@@ -123,7 +123,7 @@ def simulate(
     check(algorithm, problem, sampling)
     check_delays(algorithm, delays, deadline, problem.data.num_clients)
     plan.prepare(problem, local)
-    algorithm = resolve(algorithm, problem, sampling, local, eta=eta, alpha=alpha)
+    algorithm, words = resolve(algorithm, problem, sampling, local, eta=eta, alpha=alpha)
     watch = watch_for(problem, algorithm, sampling) if certify else None
     callbacks = [call for call in (watch, callback) if call is not None]
     n, dtype = problem.data.num_clients, precisions.of(precision)
@@ -171,7 +171,7 @@ def simulate(
                 stop = report(k)
             if run.history.last.round < k:
                 run.evaluate(k, **(clock.columns() if clock else {}))
-    settings = run.settings() | {"sampling": repr(sampling), "rounds": k, "evaluate_every": evaluate_every}
+    settings = run.settings(words) | {"sampling": repr(sampling), "rounds": k, "evaluate_every": evaluate_every}
     if delays is not None:
         settings |= {"delays": repr(delays), "deadline": deadline}
     happened = clock.close() if clock else ()

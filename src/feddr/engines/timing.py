@@ -20,11 +20,12 @@ from feddr.tree import Tree
 def made_up_upload(run: Run) -> Tree:
     """Return an upload as clients send them, in shape and type; the rules are pure, so one call can be made up."""
     message = run.message()
-    c = run.algorithm.client(run.x0, message)
-    sub = run.algorithm.subproblem(c, message)
+    rules = run.roles.client(0)
+    c = rules.client(run.x0, message)
+    sub = rules.subproblem(c, message)
     gradient = run.x0 if run.algorithm.mean_gradient else None
     solution = Solution(run.x0, 0, math.nan, gradient, None if sub.descent is None else 0.0)
-    _, upload = run.algorithm.finish(c, message, sub, solution)
+    _, upload = rules.finish(c, message, sub, solution)
     return upload
 
 

@@ -210,7 +210,8 @@ class Ledger:
         if change is None:
             template = self.algorithm.upload(self.initial, self.initial, self._message())
             change = disk.restore(template, disk.read(self.folder / pending.file).arrays)
-        return Accepted(self.weights[pending.client], pending.new, change, pending.factor)
+        weight = share = self.weights[pending.client]
+        return Accepted(weight, share, pending.new, change, pending.factor)
 
     def load(self, serial: int, record: disk.Record) -> None:
         """Take over what a state says."""

@@ -15,14 +15,14 @@ from feddr.tree import Tree
 
 
 class Memory(NamedTuple):
-    """The last gradient step and the start, what is known of phi and the client, and the progress so far.
+    """The last gradient step and the client's last model, what is known of phi and the client, and the progress so far.
 
     The eigenvalues of phi's Hessian lie between mu and smoothness; ``best`` is the least gradient norm, found
     ``since`` steps ago.
     """
 
     x: Tree
-    start: Tree
+    last: Tree
     mu: Any
     smoothness: Any
     facts: Facts
@@ -74,6 +74,9 @@ class Accelerated:
     def num_steps(self, size: int) -> int:
         return self.max_steps
 
+    def work(self, size: int) -> None:
+        """Return nothing: it stops when it is accurate enough."""
+
     def batches(self, size: int, rng: np.random.Generator) -> Batches | None:
         return None
 
@@ -89,7 +92,8 @@ class Accelerated:
         infinity = jnp.asarray(jnp.inf, dtype)
         zero = jnp.int32(0)
         mu, smoothness, facts = tree.map(lambda a: jnp.asarray(a, dtype), (mu, smoothness, facts))
-        memory = Memory(sub.start, sub.start, mu, smoothness, facts, best=infinity, since=zero, steps=zero)
+        last = sub.start if sub.last is None else sub.last
+        memory = Memory(sub.start, last, mu, smoothness, facts, best=infinity, since=zero, steps=zero)
         return State(sub.start, memory, infinity, done=False)
 
     def step(self, state: State, gradient: Tree) -> State:
@@ -98,7 +102,7 @@ class Accelerated:
         root = jnp.sqrt(memory.mu / memory.smoothness)
         error = norm / memory.mu
         since = jnp.where(norm < memory.best, 0, memory.since + 1)
-        steps, moved = memory.steps + 1, _norm(tree.sub(y, memory.start))
+        steps, moved = memory.steps + 1, _norm(tree.sub(y, memory.last))
         done = self.rule.holds(error, moved, steps, memory.facts) | (since > 20 / root)
 
         beta = (1 - root) / (1 + root)

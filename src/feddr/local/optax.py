@@ -1,11 +1,14 @@
 """Any optimiser of optax as a local solver."""
 
 from dataclasses import dataclass
-from typing import ClassVar
+from functools import lru_cache
+from typing import Any, ClassVar
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+from numpy.typing import NDArray
 
 from feddr.local import batches
 from feddr.local.solver import Batches, State
@@ -43,6 +46,10 @@ class Optax:
     def num_steps(self, size: int) -> int:
         return batches.num_steps(size, self.epochs, self.batch_size)
 
+    def work(self, size: int) -> float:
+        distances = _distances(self.optimiser, _power_of_two(self.num_steps(size)))
+        return float(distances[self.num_steps(size) - 1])
+
     def batches(self, size: int, rng: np.random.Generator) -> Batches | None:
         return batches.shuffled(size, self.epochs, self.batch_size, rng)
 
@@ -52,3 +59,21 @@ class Optax:
     def step(self, state: State, gradient: Tree) -> State:
         updates, memory = self.optimiser.update(gradient, state.memory, state.point)
         return state._replace(point=optax.apply_updates(state.point, updates), memory=memory)
+
+
+def _power_of_two(steps: int) -> int:
+    return 1 << (steps - 1).bit_length()
+
+
+@lru_cache(maxsize=32)
+def _distances(optimiser: optax.GradientTransformation, steps: int) -> NDArray[np.float32]:
+    """Return how far each number of steps leads, from zero along a constant gradient of one."""
+
+    def step(carry: tuple[jax.Array, Any], _: None) -> tuple[tuple[jax.Array, Any], jax.Array]:
+        x, memory = carry
+        updates, memory = optimiser.update(jnp.ones(()), memory, x)
+        x = optax.apply_updates(x, updates)
+        return (x, memory), jnp.abs(x)
+
+    zero = jnp.zeros(())
+    return np.asarray(jax.lax.scan(step, (zero, optimiser.init(zero)), None, length=steps)[1])

@@ -56,6 +56,10 @@ class SGD:
     def num_steps(self, size: int) -> int:
         return batches.num_steps(size, self.epochs, self.batch_size)
 
+    def work(self, size: int) -> float:
+        steps, m = self.num_steps(size), self.momentum
+        return self.lr * (steps - m * (1 - m**steps) / (1 - m)) / (1 - m)
+
     def batches(self, size: int, rng: np.random.Generator) -> Batches | None:
         return batches.shuffled(size, self.epochs, self.batch_size, rng)
 

@@ -64,6 +64,9 @@ class LocalSolver(Protocol):
     def num_steps(self, size: int) -> int:
         """Return the number of steps, at most, for a client with ``size`` samples."""
 
+    def work(self, size: int) -> float | None:
+        """Return how far all steps together lead along a constant gradient of one, lr x steps; None if it varies."""
+
     def batches(self, size: int, rng: np.random.Generator) -> Batches | None:
         """Return the rows of each step, None where every step uses all rows."""
 

@@ -1,7 +1,7 @@
 """When a certified solver may stop: the accuracies of the paper.
 
-A rule sees a bound on the distance to the exact prox, how far the solver has moved from its start, how many gradients
-it has computed, and the facts about the client.
+A rule sees a bound on the distance to the exact prox, how far the solver is from the client's last model, how many
+gradients it has computed, and the facts about the client.
 """
 
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ class Stopping(Protocol):
         error
             A bound on ||x - prox||.
         moved
-            ||x - start||; FedDR starts at the client's last x_i.
+            ||x - x_i||, with x_i the client's last model, or the start where it has none.
         steps
             Gradients computed, this one included.
         facts

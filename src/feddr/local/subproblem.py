@@ -27,6 +27,8 @@ class Subproblem(NamedTuple):
         The steps to take, where the algorithm prescribes them; g takes part in some of them.
     probe
         A point at which the gradient of f_i over all of the client's samples is wanted, too.
+    last
+        The client's last model, from which relative accuracies are measured; the start where there is none.
     """
 
     start: Tree
@@ -35,6 +37,7 @@ class Subproblem(NamedTuple):
     linear: Tree | None = None
     descent: Descent | None = None
     probe: Tree | None = None
+    last: Tree | None = None
 
     def gradient(self, x: Tree, gradient: Tree) -> Tree:
         """Return the gradient of phi at x, given the gradient of f_i."""

@@ -2,13 +2,18 @@
 
 import dataclasses
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
+from feddr.theory import fixed_work
 from feddr.theory.choice import choose
 from feddr.theory.smoothness import smoothness
 from feddr.theory.tuning import Recommendation, recommend_for
 
 if TYPE_CHECKING:
+    from feddr.engines.plain import Differentiable
     from feddr.problem import Problem
     from feddr.sampling import Sampling
 
@@ -18,7 +23,7 @@ def recommend(
     sampling: "Sampling | None" = None,
     *,
     alpha: float | None = None,
-    eta: float | None = None,
+    eta: float | Sequence[float] | None = None,
     F_star: float = 0.0,
     exact: bool = False,
     M: float | None = None,
@@ -33,7 +38,8 @@ def recommend(
     sampling
         Who takes part in a round; everybody by default.
     alpha, eta
-        One of them, where it is given and the other is wanted.
+        One of them, where it is given and the other is wanted. A list has a step size for each client; the eta that is
+        returned is then the server's, and L the one of ``feddr.algorithms.stepsizes``.
     F_star
         A lower bound of F: 0 where losses and g are not negative.
     exact, M, theta_hat, tau, T
@@ -53,44 +59,76 @@ def recommend(
     n = problem.data.num_clients
     p = p_hat(Full() if sampling is None else sampling, n)
     found = smoothness(problem)
+    L = found.L
+    if isinstance(eta, Sequence):
+        etas = np.array(eta)
+        eta = 1.0 / float(np.sum(problem.client_weights / etas))
+        L = float(np.max(etas * found.per_client)) / eta
     gap = max(problem.F(problem.init) - F_star, 1e-12)
     if alpha is None and eta is None:
-        best = recommend_for(found.L, n, p, exact=exact, gap=gap, M=M, theta_hat=theta_hat, tau=tau, T=T)
+        best = recommend_for(L, n, p, exact=exact, gap=gap, M=M, theta_hat=theta_hat, tau=tau, T=T)
     else:
-        budget = 0.0 if exact or tau is not None else gap / found.L if M is None else M
-        best = choose(found.L, n, p, alpha=alpha, eta=eta, gap=gap, M=budget, tau=tau, T=T)
+        budget = 0.0 if exact or tau is not None else gap / L if M is None else M
+        best = choose(L, n, p, alpha=alpha, eta=eta, gap=gap, M=budget, tau=tau, T=T)
     how = "is known for this loss" if found.exact else "is an estimate at the start, by Lanczos iteration"
-    return dataclasses.replace(best, reasons=(f"The smoothness L = {found.L:.4g} {how}.", *best.reasons))
+    return dataclasses.replace(best, reasons=(f"The smoothness L = {L:.4g} {how}.", *best.reasons))
 
 
-def resolve(algorithm: Any, problem: "Problem", sampling: "Sampling", local: Any, **given: Any) -> Any:
-    """Return the algorithm with the recommended numbers where its eta or alpha is "auto", and print them.
+class Resolved(NamedTuple):
+    """An algorithm with numbers for eta and alpha, and how they were chosen; no words where they were given."""
 
-    A relative stopping rule of the local solver leads to the theorem for it. ``given`` holds the eta or alpha that
-    replace those of the algorithm, "auto" among them.
+    algorithm: Any
+    words: str = ""
+
+
+def resolve(
+    algorithm: Any, problem: "Problem | Differentiable", sampling: "Sampling", local: Any, **given: Any
+) -> Resolved:
+    """Return the algorithm with numbers where its eta or alpha is "auto", print them, and warn of an alpha below 1.
+
+    Parameters
+    ----------
+    local
+        Decides where the numbers come from: a solver of fixed work leads to ``fixed_work``, a certified one to
+        ``recommend``, with the theorem on relative accuracies where its stopping rule is relative.
+    given
+        The eta or alpha that replace those of the algorithm, "auto" among them.
+
+    Raises
+    ------
+    ValueError
+        Where the algorithm has no such step size, or the solver does not say how long its work is.
     """
     given = {name: value for name, value in given.items() if value is not None}
+    missing = [name for name in given if not hasattr(algorithm, name)]
+    if missing:
+        name, value = missing[0], given[missing[0]]
+        raise ValueError(f"{type(algorithm).__name__} has no {name}, got {name}={value!r}; leave it out, or use FedDR.")
     if given:
-        missing = [name for name in given if not hasattr(algorithm, name)]
-        if missing:
-            name, value = missing[0], given[missing[0]]
-            raise ValueError(
-                f"{type(algorithm).__name__} has no {name}, got {name}={value!r}; leave it out, or use FedDR."
-            )
         algorithm = dataclasses.replace(algorithm, **given)
-    auto = [name for name in ("alpha", "eta") if getattr(algorithm, name, None) == "auto"]
-    if not auto:
-        return algorithm
-    fixed = {name: getattr(algorithm, name) for name in ("alpha", "eta") if name not in auto}
-    tau, theta_hat = getattr(algorithm, "tau", None), getattr(getattr(local, "stopping", None), "theta_hat", None)
+    if "auto" not in (_of(algorithm, "eta"), _of(algorithm, "alpha")):
+        found = Resolved(algorithm)
+    elif local.certified:
+        found = _recommended(algorithm, problem, sampling, local)
+    else:
+        found = Resolved(*fixed_work.choose(algorithm, fixed_work.work(local, problem.data.sizes)))
+    if found.words:
+        print(f"{type(algorithm).__name__}: {found.words}", file=sys.stderr)
+    if not local.certified:
+        fixed_work.warn(found.algorithm)
+    return found
+
+
+def _recommended(algorithm: Any, problem: Any, sampling: "Sampling", local: Any) -> Resolved:
+    fixed = {name: _of(algorithm, name) for name in ("alpha", "eta") if _of(algorithm, name) != "auto"}
+    tau, theta_hat = _of(algorithm, "tau"), getattr(getattr(local, "stopping", None), "theta_hat", None)
     more: dict[str, Any] = {} if fixed else {"theta_hat": theta_hat}
     if tau is not None:
         more = {"tau": tau, "T": problem.data.num_clients - 1}
     best = recommend(problem, sampling, **fixed, **more)
-    chosen = dataclasses.replace(algorithm, alpha=best.alpha, eta=best.eta)
-    print(
-        f"Recommended for {type(algorithm).__name__}: alpha = {best.alpha:.4g}, eta = {best.eta:.4g}.", file=sys.stderr
-    )
-    for reason in best.reasons:
-        print(f"  {reason}", file=sys.stderr)
-    return chosen
+    words = " ".join((f"alpha = {best.alpha:.4g}, eta = {best.eta:.4g}.", *best.reasons))
+    return Resolved(dataclasses.replace(algorithm, **{"alpha": best.alpha, "eta": best.eta, **fixed}), words)
+
+
+def _of(algorithm: Any, name: str) -> Any:
+    return getattr(algorithm, name, None)

@@ -74,7 +74,13 @@ def smoothness(
     from feddr.engines.compiled import CompiledClients
     from feddr.engines.evaluate import Evaluator
     from feddr.local import SGD
+    from feddr.problem import Problem
 
+    if not isinstance(problem, Problem):
+        raise ValueError(
+            f"Only the smoothness of a loss in JAX can be estimated, got a {type(problem).__name__}; give it "
+            "curvature=(l, L), or the algorithm numbers for eta and alpha."
+        )
     if radius < 0 or draws < 1:
         raise ValueError(f"radius must be at least 0 and draws at least 1, got {radius} and {draws}.")
     rng = np.random.default_rng(seed)
