@@ -22,7 +22,7 @@ from tests.agreement.test_async import ROUGH
 from tests.conftest import make_regression
 
 SGD = feddr.local.SGD(lr=0.05, epochs=1, batch_size=4)
-FEDDR = feddr.AsyncFedDR(eta=0.7, alpha=0.9)
+FEDDR = feddr.AsyncFedDR(eta=0.7, alpha=1.2)
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +46,7 @@ def arrivals(result: feddr.Result) -> list[tuple[int, int]]:
 def test_the_bookkeeping_law_holds_after_every_event(
     problem: feddr.Problem, init: str, buffer: int, concurrency: int
 ) -> None:
-    algorithm = feddr.AsyncFedDR(eta=0.7, alpha=0.9, init=init, buffer=buffer)
+    algorithm = feddr.AsyncFedDR(eta=0.7, alpha=1.2, init=init, buffer=buffer)
     with Crew(2) as crew:
         one = feddr.sampling.Uniform(1)
         under_way = Run(problem, algorithm, SGD, one, 4, np.dtype("float32"), False, crew)
@@ -90,7 +90,7 @@ def check_timeline(events: Sequence[Event], end: float) -> None:
 def test_every_moment_of_every_client_is_in_the_events(
     problem: feddr.Problem, concurrency: int | None, init: str
 ) -> None:
-    algorithm = feddr.AsyncFedDR(eta=0.7, alpha=0.9, init=init)
+    algorithm = feddr.AsyncFedDR(eta=0.7, alpha=1.2, init=init)
     result = run(problem, ROUGH, algorithm=algorithm, concurrency=concurrency, updates=40, seed=5)
     check_timeline(result.events, result.history.last.time)
     made = [(event.read, event.start) for event in result.events if event.client == SERVER]
@@ -180,14 +180,14 @@ class TestNothingGoesWrong:
         assert result.history.last.round == 0
 
     def test_everybody_leaves_and_what_has_arrived_still_counts(self, problem: feddr.Problem) -> None:
-        algorithm = feddr.AsyncFedDR(eta=0.7, alpha=0.9, buffer=4)
+        algorithm = feddr.AsyncFedDR(eta=0.7, alpha=1.2, buffer=4)
         with pytest.warns(StalledWarning, match="after 3 of 12 updates, at time 2"):
             result = run(problem, delays.Windows([[(0, 2.5)]] * 5), algorithm=algorithm)
         assert certify.bookkeeping_gap(problem, algorithm, result.state) < 1e-13
         assert sum(result.state.updates.values()) == 10
 
     def test_a_full_start_that_loses_some(self, problem: feddr.Problem) -> None:
-        algorithm = feddr.AsyncFedDR(eta=0.7, alpha=0.9, init="full")
+        algorithm = feddr.AsyncFedDR(eta=0.7, alpha=1.2, init="full")
         result = run(problem, delays.Dropout(0.6, pause=0.5), algorithm=algorithm, seed=2, updates=30)
         assert certify.bookkeeping_gap(problem, algorithm, result.state) < 1e-13
 
@@ -203,20 +203,21 @@ def test_a_callback_can_end_the_run(problem: feddr.Problem) -> None:
 
 def test_a_warning_when_updates_are_older_than_the_step_sizes_allow(problem: feddr.Problem) -> None:
     with pytest.warns(StalenessWarning, match=r"4 versions old.*tau=3.*alpha < ") as caught:
-        run(problem, algorithm=feddr.AsyncFedDR(eta=0.7, alpha=0.5, tau=3))
+        run(problem, algorithm=feddr.AsyncFedDR(eta=0.7, alpha=0.5, start="own", tau=3))
     assert len(caught) == 1
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        run(problem, algorithm=feddr.AsyncFedDR(eta=0.7, alpha=0.5, tau=4))
+        run(problem, algorithm=feddr.AsyncFedDR(eta=0.7, alpha=0.5, start="own", tau=4))
 
 
 def test_step_sizes_from_the_theory_are_for_the_given_staleness(problem: feddr.Problem) -> None:
-    result = run(problem, algorithm=feddr.AsyncFedDR(eta="auto", alpha="auto", tau=4), updates=1)
+    exact = feddr.local.Accelerated()
+    result = run(problem, algorithm=feddr.AsyncFedDR(tau=4), local=exact, updates=1)
     chosen: Any = result.algorithm
     L = feddr.theory.smoothness(problem).L
     assert 0 < chosen.eta < feddr.theory.asynchronous.eta_max(chosen.alpha, L, n=5, tau=4)
     with pytest.raises(ValueError, match='"auto" needs to know how stale updates may be, got tau=None'):
-        run(problem, algorithm=feddr.AsyncFedDR(eta="auto"))
+        run(problem, algorithm=feddr.AsyncFedDR(), local=exact)
 
 
 def test_divergence_is_reported_with_client_and_update(problem: feddr.Problem) -> None:

@@ -44,6 +44,7 @@ m = 3
 [[algorithm]]
 name = "FedDR"
 eta = 10.0
+alpha = 1.0
 """
 
 

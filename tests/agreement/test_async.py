@@ -85,8 +85,8 @@ def test_one_client_at_a_time_is_feddr_with_one_active_client(
 
 
 ASYNCHRONOUS: list[Asynchronous] = [
-    feddr.AsyncFedDR(eta=0.8, alpha=0.9),
-    feddr.AsyncFedDR(eta=0.8, alpha=0.9, init="joining", buffer=3),
+    feddr.AsyncFedDR(eta=0.8, alpha=1.2),
+    feddr.AsyncFedDR(eta=0.8, alpha=1.2, init="joining", buffer=3),
     feddr.FedAsync(rho=0.1),
     feddr.FedBuff(buffer=2),
 ]
@@ -118,7 +118,7 @@ def steps_until_solved(problem: feddr.Problem, **changes: Any) -> feddr.Result:
     arguments: dict[str, Any] = {"delays": delays.Uniform(1.0, 2.0), "updates": 2500} | changes
     return feddr.simulate_async(
         problem,
-        feddr.AsyncFedDR(eta=1.0, alpha=0.9),
+        feddr.AsyncFedDR(eta=1.0, alpha=1.2),
         local=feddr.local.Accelerated(tol=1e-11),
         precision="float64",
         evaluate_every=arguments["updates"],

@@ -21,6 +21,11 @@ ALGORITHMS = [
     feddr.FedDR(eta=0.8, alpha=1.6),
     feddr.FedDR(eta=0.8, alpha=1.2, init="full"),
     feddr.FedDR(eta=0.8, alpha=1.2, init="joining"),
+    feddr.FedDR(eta=0.8, alpha=1.6, start="own"),
+    feddr.FedDR(eta=[0.3, 2.0, 0.7, 1.1], alpha=1.2),
+    feddr.FedDR(eta=[0.3, 2.0, 0.7, 1.1], alpha=1.2, init="full"),
+    feddr.FedDR(eta=[0.3, 2.0, 0.7, 1.1], alpha=1.2, init="joining"),
+    feddr.FedDR(),
     feddr.FedAvg(),
     feddr.FedProx(mu=0.5),
     feddr.FedPD(eta=0.8),
@@ -93,8 +98,8 @@ def test_certified_solver_agrees_with_reference(regression_data: feddr.Federated
         "sampling": feddr.sampling.Uniform(2),
         "rounds": 8,
     }
-    ours = feddr.simulate(problem, feddr.FedDR(eta=0.5), precision="float64", **arguments)
-    plain = feddr.reference(problem, feddr.FedDR(eta=0.5), precision="float64", **arguments)
+    ours = feddr.simulate(problem, feddr.FedDR(eta=0.5, alpha=1.0), precision="float64", **arguments)
+    plain = feddr.reference(problem, feddr.FedDR(eta=0.5, alpha=1.0), precision="float64", **arguments)
     assert tree.norm(tree.sub(ours.params, plain.params)) < 1e-10
     assert ours.history.last.prox_error <= 1e-12
 

@@ -31,7 +31,7 @@ LENGTH = 120
 def play(engine: str, **more: Any) -> feddr.Result:
     """Do the run of an engine."""
     if engine == "clock":
-        algorithm = feddr.AsyncFedDR(eta=1.0, alpha=0.9, buffer=2, init="joining")
+        algorithm = feddr.AsyncFedDR(eta=1.0, alpha=1.2, buffer=2, init="joining")
         return go(classes(), algorithm, LENGTH, delays=ROUGH, concurrency=4, **more)
     rounds = {"sampling": feddr.sampling.Uniform(3), "delays": ROUGH, "deadline": 2.0}
     return go(classes(), feddr.FedDR(eta=1.0, alpha=1.2), LENGTH, **rounds, **more)

@@ -160,7 +160,7 @@ def test_skipping_keeps_the_books(init: str, monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.parametrize("buffer", [1, 3])
 def test_skipping_keeps_the_books_of_the_clock(buffer: int, monkeypatch: pytest.MonkeyPatch) -> None:
     without_metrics(monkeypatch)
-    problem, algorithm = poisoned(), feddr.AsyncFedDR(eta=0.7, alpha=0.9, buffer=buffer)
+    problem, algorithm = poisoned(), feddr.AsyncFedDR(eta=0.7, alpha=1.2, buffer=buffer)
     result = go(problem, algorithm, 30, delays=ROUGH, on_bad_client="skip")
     assert result.state.skipped > 3
     assert sum(result.state.updates.values()) == 30 * buffer

@@ -65,7 +65,7 @@ def observe(algorithm: Algorithm, rules: feddr.FedDR, length: int, kept: Path, *
 
 
 FEDDR = feddr.FedDR(eta=0.7, alpha=1.4)
-ASYNC = feddr.AsyncFedDR(eta=0.7, alpha=0.9)
+ASYNC = feddr.AsyncFedDR(eta=0.7, alpha=1.2)
 
 
 @pytest.mark.parametrize("engine", ["rounds", "clock"])

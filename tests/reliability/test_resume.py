@@ -35,7 +35,7 @@ CASES = [
     Case("FedDualAvg", feddr.FedDualAvg(), SOME),
     Case("FedMid", feddr.FedMid(), SOME),
     Case("MimeLite", feddr.MimeLite(), SOME, composite=False),
-    Case("AsyncFedDR", feddr.AsyncFedDR(eta=1.0, alpha=0.9), {"delays": ROUGH}),
+    Case("AsyncFedDR", feddr.AsyncFedDR(eta=1.0, alpha=1.2), {"delays": ROUGH}),
     Case("AsyncFedDR-some", feddr.AsyncFedDR(eta=1.0, buffer=3, init="joining"), {"delays": ROUGH, "concurrency": 4}),
     Case("AsyncFedDR-full", feddr.AsyncFedDR(eta=1.0, init="full"), {"delays": ROUGH, "eager": True}),
     Case("FedBuff", feddr.FedBuff(buffer=2), {"delays": delays.Uniform(1.0, 2.0)}, composite=False),

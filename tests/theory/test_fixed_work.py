@@ -1,0 +1,96 @@
+"""Step sizes for local solvers of fixed work."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import optax
+import pytest
+
+import feddr
+from feddr import local
+from feddr.local import LocalSolver
+from feddr.theory import fixed_work
+from tests.agreement.test_pooled import squares
+
+
+def travelled(solver: LocalSolver, size: int) -> float:
+    """How far a solver goes along a constant gradient of one, step by step."""
+    state = solver.init(local.Subproblem(start=np.zeros(1)), local.Facts())
+    for _ in range(solver.num_steps(size)):
+        state = solver.step(state, np.ones(1))
+    return float(np.abs(state.point[0]))
+
+
+@pytest.mark.parametrize(
+    "solver",
+    [
+        local.SGD(lr=0.01, epochs=3, batch_size=10),
+        local.SGD(lr=0.3, epochs=4, batch_size=None),
+        local.SGD(lr=0.02, epochs=2, batch_size=7, momentum=0.9),
+        local.Optax(optax.sgd(0.01, momentum=0.8), epochs=2, batch_size=10),
+        local.Optax(optax.adam(1e-3), epochs=2, batch_size=10),
+        local.Optax(optax.sgd(optax.cosine_decay_schedule(0.1, 20)), epochs=3, batch_size=10),
+    ],
+    ids=lambda solver: type(solver).__name__,
+)
+@pytest.mark.parametrize("size", [1, 10, 33])
+def test_work_is_how_far_the_steps_lead(solver: LocalSolver, size: int) -> None:
+    assert solver.work(size) == pytest.approx(travelled(solver, size), rel=1e-4)
+
+
+def test_the_rule(regression_data: feddr.FederatedData) -> None:
+    solver = local.SGD(lr=0.1, epochs=2, batch_size=5)
+    problem = feddr.Problem(squares, regression_data, np.zeros(6))
+    lengths = 0.1 * 2 * np.ceil(problem.data.sizes / 5)
+    assert fixed_work.work(solver, problem.data.sizes) == pytest.approx(lengths)
+    mean = lengths.mean()
+    expected = fixed_work.C * mean * (lengths / mean) ** fixed_work.Q
+    for engine in (feddr.simulate, feddr.reference):
+        result = engine(problem, feddr.FedDR(), local=solver, rounds=2)
+        chosen: Any = result.algorithm
+        assert chosen.eta == pytest.approx(tuple(expected))
+        assert chosen.alpha == fixed_work.ALPHA
+        assert result.settings["step_sizes"].startswith(f"alpha = {fixed_work.ALPHA:g}; eta_i = ")
+    asynchronous: Any = feddr.simulate_async(problem, feddr.AsyncFedDR(), local=solver, updates=2).algorithm
+    assert asynchronous.eta == chosen.eta
+    assert asynchronous.alpha == fixed_work.ALPHA_ASYNCHRONOUS
+
+
+def test_what_is_given_stays(regression_data: feddr.FederatedData) -> None:
+    problem, solver = feddr.Problem(squares, regression_data, np.zeros(6)), local.SGD(lr=0.1)
+    first: Any = feddr.simulate(problem, feddr.FedDR(eta=3.0), local=solver, rounds=1).algorithm
+    second: Any = feddr.simulate(problem, feddr.FedDR(alpha=1.7), local=solver, rounds=1).algorithm
+    assert (first.eta, first.alpha) == (3.0, fixed_work.ALPHA)
+    assert (len(second.eta), second.alpha) == (5, 1.7)
+    third = feddr.simulate(problem, feddr.FedDR(eta=3.0, alpha=1.7), local=solver, rounds=1)
+    assert "step_sizes" not in third.settings
+
+
+def test_equal_clients_have_one_step_size() -> None:
+    algorithm, words = fixed_work.choose(feddr.FedDR(), np.full(4, 0.25))
+    assert algorithm.eta == 0.25 * fixed_work.C
+    assert "eta = " in words
+
+
+def test_certified_solvers_have_what_the_theory_recommends(regression_data: feddr.FederatedData) -> None:
+    problem = feddr.Problem.regression(feddr.models.linear(6), regression_data)
+    result = feddr.simulate(problem, feddr.FedDR(), local=local.Accelerated(), rounds=1)
+    chosen: Any = result.algorithm
+    best = feddr.theory.recommend(problem)
+    assert (chosen.alpha, chosen.eta) == (best.alpha, best.eta)
+    assert result.settings["step_sizes"].startswith(f"alpha = {best.alpha:.4g}, eta = {best.eta:.4g}.")
+
+
+@dataclass(frozen=True)
+class Silent(local.SGD):
+    """A solver that does not say how long its work is."""
+
+    work: Any = None
+
+
+def test_a_solver_that_does_not_say_its_work_is_refused(regression_data: feddr.FederatedData) -> None:
+    problem = feddr.Problem(squares, regression_data, np.zeros(6))
+    with pytest.raises(ValueError, match="needs to know the length of the local work.*give eta a number"):
+        feddr.simulate(problem, feddr.FedDR(), local=Silent(lr=0.1), rounds=1)
+    feddr.simulate(problem, feddr.FedDR(eta=1.0), local=Silent(lr=0.1), rounds=1)
