@@ -1,12 +1,16 @@
 """Methods that must coincide, iterate by iterate."""
 
+from dataclasses import dataclass
+
 import numpy as np
 import pytest
 
 import feddr
 from feddr import tree
 from feddr.algorithms import Algorithm
+from feddr.algorithms.feddr import Client
 from feddr.engines.rounds import Progress
+from feddr.local import Subproblem
 from feddr.tree import Tree
 
 
@@ -18,6 +22,14 @@ def iterates(problem: feddr.Problem, algorithm: Algorithm, local: feddr.local.Lo
 
     feddr.simulate(problem, algorithm, local=local, rounds=12, seed=3, precision="float64", callback=watch)
     return seen
+
+
+@dataclass(frozen=True)
+class FromXbar(feddr.FedDR):
+    """FedDR whose local solves start at xbar."""
+
+    def subproblem(self, c: Client, xbar: Tree) -> Subproblem:
+        return super().subproblem(c, xbar)._replace(start=xbar)
 
 
 SOLVERS = [
@@ -34,8 +46,9 @@ SOLVERS = [
     [
         (feddr.FedSplit(eta=0.4), feddr.FedDR(eta=0.4, alpha=2.0)),
         (feddr.FedPD(eta=0.4), feddr.FedDR(eta=0.4, alpha=1.0)),
+        (feddr.FedDyn(eta=0.4), FromXbar(eta=0.4, alpha=1.0)),
     ],
-    ids=["FedSplit", "FedPD"],
+    ids=["FedSplit", "FedPD", "FedDyn"],
 )
 def test_feddr_contains_its_peers(
     class_data: feddr.FederatedData,
