@@ -3,6 +3,7 @@
 from typing import Any
 
 import numpy as np
+import optax
 import pytest
 
 import feddr
@@ -30,6 +31,7 @@ EXACT: list[Algorithm] = [
     feddr.FedPD(eta=1.0),
     feddr.FedSplit(eta=1.0),
     feddr.Scaffold(),
+    feddr.FedDyn(eta=1.0),
 ]
 
 
@@ -97,6 +99,12 @@ def test_scaffold_keeps_its_bookkeeping_law() -> None:
         feddr.FedSplit(eta=1.0),
         feddr.Scaffold(),
         feddr.MimeLite(),
+        feddr.FedDyn(eta=1.0),
+        feddr.FedOpt(optax.sgd(1.0)),
+        feddr.FedAvgM(),
+        feddr.FedAdam(),
+        feddr.FedYogi(),
+        feddr.FedAdagrad(),
     ],
     ids=repr,
 )
@@ -132,6 +140,16 @@ def test_methods_that_need_everybody_say_so(algorithm: Algorithm) -> None:
         lambda: feddr.FedDualAvg(server_lr=float("inf")),
         lambda: feddr.MimeLite(beta=1.0),
         lambda: feddr.MimeLite(beta=-0.1),
+        lambda: feddr.FedDyn(eta=0.0),
+        lambda: feddr.FedDyn(eta=float("inf")),
+        lambda: feddr.FedOpt("adam"),
+        lambda: feddr.FedAvgM(server_lr=0.0),
+        lambda: feddr.FedAvgM(momentum=1.0),
+        lambda: feddr.FedAdam(server_lr=float("nan")),
+        lambda: feddr.FedAdam(b1=-0.1),
+        lambda: feddr.FedYogi(b2=1.0),
+        lambda: feddr.FedYogi(tau=0.0),
+        lambda: feddr.FedAdagrad(tau=float("inf")),
     ],
 )
 def test_bad_hyper_parameters_are_refused(make: Any) -> None:

@@ -94,6 +94,15 @@ def test_optimisers_of_optax() -> None:
         assert (run.local.epochs, run.local.batch_size) == (2, None)
 
 
+def test_optimisers_of_optax_on_the_server() -> None:
+    for name in parts.OPTIMISERS:
+        table = {"name": "FedOpt", "optimiser": name, "lr": 1e-3}
+        _, (run,) = config.build(config.parse(changed(algorithm=table)))
+        assert isinstance(run.algorithm, feddr.FedOpt)
+        assert isinstance(run.algorithm.optimiser, optax.GradientTransformation)
+        assert run.algorithm.name == f"{name}(0.001)"
+
+
 LABELS = [
     ([{"name": "FedAvg"}, {"name": "FedDR", "eta": 1}], ["FedAvg", "FedDR"]),
     ([{"name": "FedDR", "eta": 1}, {"name": "FedDR", "eta": 2}], ["FedDR eta=1", "FedDR eta=2"]),
@@ -114,6 +123,13 @@ ROUND_TRIPS: list[dict[str, Any]] = [
     {"g": {"name": "Parts", "parts": {"layer0.weight": {"name": "L1", "strength": 1e-7, "leave": ["a b", '"\\']}}}},
     {"g": {"name": "Box", "lower": -float("inf"), "upper": {"weight": 1, "bias": 2}}},
     {"algorithm": [{"name": "FedDR", "eta": 1}, {"name": "FedDR", "eta": 2}, {"name": "FedAvg", "label": "mean"}]},
+    {
+        "algorithm": [
+            {"name": "FedDyn", "eta": 1},
+            {"name": "FedOpt", "optimiser": "adam", "lr": 0.1},
+            {"name": "FedAdam"},
+        ]
+    },
     {"algorithm": {"name": "FedAvg", "sampling": {"name": "Independent", "p": [0.5, 1, 0.1]}}},
     {
         "local": {"name": "SGD", "lr": 1, "batch_size": "none"},

@@ -22,10 +22,13 @@ def refusal(raw: Mapping[str, Any]) -> str:
 
 FEDDR = dict(SMALL["algorithm"])
 SGD = dict(SMALL["local"])
-NAMES = "AsyncFedDR, FedAsync, FedAvg, FedBuff, FedDR, FedDualAvg, FedMid, FedPD, FedProx, FedSplit, MimeLite, Scaffold"
+NAMES = (
+    "AsyncFedDR, FedAdagrad, FedAdam, FedAsync, FedAvg, FedAvgM, FedBuff, FedDR, FedDualAvg, FedDyn, FedMid, "
+    "FedOpt, FedPD, FedProx, FedSplit, FedYogi, MimeLite, Scaffold"
+)
 ASYNC = {"name": "AsyncFedDR", "eta": 1}
 CLOCK: dict[str, Any] = {"engine": "clock", "updates": 5}
-FEDDR_HAS = "algorithm.etta is not a setting of FedDR; it has eta, alpha, init."
+FEDDR_HAS = "algorithm.etta is not a setting of FedDR; it has eta, alpha, init, start."
 REFUSALS: list[tuple[dict[str, Any], str]] = [
     ({"algorithm": {"name": "FedDR", "etta": 1}}, FEDDR_HAS + " Did you mean eta?"),
     ({"algorithm": {"name": "FedAvg", "eta": 1}}, "algorithm.eta is not a setting of FedAvg; it has none."),
@@ -46,6 +49,11 @@ REFUSALS: list[tuple[dict[str, Any], str]] = [
     ({"local": {**SGD, "epochs": 0}}, "local SGD: epochs must be at least 1, got 0."),
     ({"local": {"name": "Optax", "optimiser": "sdg", "lr": 1}}, "local Optax: optimiser must be one of ada"),
     ({"local": {"name": "Optax", "optimiser": "sgd", "lr": 0}}, "local Optax: lr must be positive, got 0.0."),
+    ({"algorithm": {"name": "FedOpt", "optimiser": "sdg", "lr": 1}}, "algorithm FedOpt: optimiser must be one of ada"),
+    ({"algorithm": {"name": "FedOpt", "optimiser": "sgd", "lr": 0}}, "algorithm FedOpt: lr must be positive, got 0.0."),
+    ({"algorithm": {"name": "FedOpt", "lr": 1}}, "algorithm.optimiser is missing; FedOpt needs it."),
+    ({"algorithm": {"name": "FedAdam", "lr": 1}}, "algorithm.lr is not a setting of FedAdam; it has server_lr, b1, b2"),
+    ({"algorithm": {"name": "FedAvgM", "momentum": 1}}, "algorithm FedAvgM: momentum must be at least 0 and below 1"),
     ({"local": {"name": "Accelerated", "stopping": {"name": "Epoch"}}}, "local.stopping.name must be one of Absolute"),
     ({"local": {"name": "Accelerated", "stopping": 3}}, "local.stopping must be a table with a name, got 3."),
     ({"algorithm": {**FEDDR, "local": {"name": "SGD"}}}, "algorithm.local.lr is missing; SGD needs it."),

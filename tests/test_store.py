@@ -74,6 +74,7 @@ ALGORITHMS = [
     feddr.FedDR(eta=1.0, alpha=1.0),
     feddr.FedDR(eta=1.0, alpha=1.0, init="joining"),
     feddr.Scaffold(),
+    feddr.FedDyn(eta=1.0),
     feddr.FedPD(eta=1.0),
     feddr.FedAvg(),
 ]

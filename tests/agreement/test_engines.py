@@ -32,6 +32,12 @@ ALGORITHMS = [
     feddr.FedSplit(eta=0.8),
     feddr.Scaffold(server_lr=0.9),
     feddr.MimeLite(beta=0.7),
+    feddr.FedDyn(eta=0.8),
+    feddr.FedAvgM(server_lr=0.9, momentum=0.7),
+    feddr.FedAdam(),
+    feddr.FedYogi(),
+    feddr.FedAdagrad(),
+    feddr.FedOpt(optax.nadam(0.01), name="nadam"),
 ]
 COMPOSITE: list[Algorithm] = [
     feddr.FedMid(server_lr=0.9),

@@ -34,8 +34,11 @@ SOLVERS = [
     [
         (feddr.FedSplit(eta=0.4), feddr.FedDR(eta=0.4, alpha=2.0)),
         (feddr.FedPD(eta=0.4), feddr.FedDR(eta=0.4, alpha=1.0)),
+        (feddr.FedDyn(eta=0.4), feddr.FedDR(eta=0.4, alpha=1.0)),
+        (feddr.FedSplit(eta=0.4, start="own"), feddr.FedDR(eta=0.4, alpha=2.0, start="own")),
+        (feddr.FedPD(eta=0.4, start="own"), feddr.FedDR(eta=0.4, alpha=1.0, start="own")),
     ],
-    ids=["FedSplit", "FedPD"],
+    ids=["FedSplit", "FedPD", "FedDyn", "FedSplit, own start", "FedPD, own start"],
 )
 def test_feddr_contains_its_peers(
     class_data: feddr.FederatedData,

@@ -36,13 +36,15 @@ def logistic(params: Any, batch: Any) -> Any:
     return jnp.logaddexp(0.0, -batch["sign"] * (batch["x"] @ params))
 
 
-def cvxpy_squares(problem: feddr.Problem, dimension: int, g: Any = None, constraints: Any = None) -> Vector:
+def cvxpy_squares(
+    problem: feddr.Problem, dimension: int, g: Any = None, constraints: Any = None, tol: float = 1e-13
+) -> Vector:
     """The pooled weighted least-squares problem with the regulariser g."""
     samples: Any = problem.data.train.samples
     u = cp.Variable(dimension)
     residuals = samples["x"] @ u - samples["y"]
     f = 0.5 * cp.sum(cp.multiply(problem.sample_weights, cp.square(residuals)))
-    accuracy = {"tol_gap_abs": 1e-13, "tol_gap_rel": 1e-13, "tol_feas": 1e-13}
+    accuracy = {"tol_gap_abs": tol, "tol_gap_rel": tol, "tol_feas": tol}
     objective = cp.Minimize(f if g is None else f + g(u))
     cp.Problem(objective, constraints(u) if constraints else []).solve(solver=cp.CLARABEL, **accuracy)
     solution: Vector = np.asarray(u.value)

@@ -9,7 +9,7 @@ import pytest
 from sklearn.linear_model import Lasso
 
 import feddr
-from feddr import certify, theory, tree
+from feddr import certify, theory
 from feddr.algorithms import Roles
 from feddr.engines.rounds import Progress
 from feddr.theory.fixed_work import StepSizeWarning
@@ -51,8 +51,10 @@ def test_an_alpha_below_one_amplifies_and_is_warned_of(regression_data: feddr.Fe
     problem = feddr.Problem(squares, regression_data, np.zeros(6))
     local = feddr.local.SGD(lr=0.01, batch_size=None)
     with pytest.warns(StepSizeWarning, match=r"alpha should be at least 1.*got 0.7.*momentum 2 - alpha = 1.3"):
-        last = feddr.simulate(problem, feddr.FedDR(eta=1e6, alpha=0.7), local=local, rounds=100).history
-    assert last.last.F > 10 * last.rows[0].F
+        last = feddr.simulate(
+            problem, feddr.FedDR(eta=1e6, alpha=0.7), local=local, rounds=15, evaluate_every=15
+        ).history
+    assert last.last.F > 3 * last.rows[0].F
     # None of these is a reason to warn, and warnings are errors here.
     feddr.simulate(problem, feddr.FedDR(eta=1e6, alpha=0.7, start="own"), local=local, rounds=1)
     feddr.simulate(problem, feddr.FedDR(eta=0.05, alpha=0.7), local=EXACT, rounds=1)
@@ -142,7 +144,7 @@ def test_own_step_sizes_reach_the_pooled_solution(
     g, value, constraints = REGULARISERS[name]
     problem = feddr.Problem(squares, regression_data, np.full(6, 1 / 6), g, "samples")
     result = engine(problem, ETAS, "lazy")
-    exact = cvxpy_squares(problem, 6, value, constraints)
+    exact = cvxpy_squares(problem, 6, value, constraints, tol=1e-11 if name in ("group", "l2 ball") else 1e-13)
     assert np.max(np.abs(result.params - exact)) < 1e-6
     assert result.history.last.gradient_mapping < 1e-7
 
@@ -168,7 +170,7 @@ def test_where_local_work_starts_does_not_change_the_limit(regression_data: fedd
     assert max(np.max(np.abs(a - b)) for a, b in zip(own, xbar, strict=True)) < 1e-9
 
 
-def test_local_work_starts_where_it_is_told(regression_data: feddr.FederatedData) -> None:
+def test_local_work_starts_where_it_is_told() -> None:
     rules = feddr.FedDR(eta=1.0, alpha=1.0), feddr.FedDR(eta=1.0, alpha=1.0, start="own")
     x, xbar = np.ones(3), np.zeros(3)
     c = feddr.algorithms.feddr.Client(x, x, x)
@@ -256,15 +258,15 @@ def test_joining_is_feddr_on_the_federation_of_members() -> None:
     data = make_regression(sizes=(9, 33, 14), dimension=4, seed=3)
     etas = (0.5, 2.0, 1.0)
 
-    class Never(feddr.sampling.Uniform):
-        def draw(self, n: int, rng: Any) -> Any:
+    class FirstTwo(feddr.sampling.Uniform):
+        def draw(self, n: int, rng: Any) -> Any:  # noqa: ARG002
             return np.array([0, 1])
 
     problem = feddr.Problem(squares, data, np.zeros(4), feddr.prox.L1(0.1), "samples")
     members = feddr.FederatedData.from_clients([data.client(0), data.client(1)])
     two = feddr.Problem(squares, members, np.zeros(4), feddr.prox.L1(0.1), "samples")
     arguments: dict[str, Any] = {"local": EXACT, "rounds": 15}
-    ours = iterates(problem, feddr.FedDR(etas, 1.2, init="joining"), sampling=Never(2), **arguments)
+    ours = iterates(problem, feddr.FedDR(etas, 1.2, init="joining"), sampling=FirstTwo(2), **arguments)
     theirs = iterates(two, feddr.FedDR(etas[:2], 1.2, init="joining"), **arguments)
     assert max(np.max(np.abs(a - b)) for a, b in zip(ours, theirs, strict=True)) < 1e-9
 

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import optax
 import pytest
 
 import feddr
@@ -20,6 +21,11 @@ ALGORITHMS = [
     feddr.FedPD(eta=0.8),
     feddr.FedSplit(eta=0.8),
     feddr.Scaffold(server_lr=0.9),
+    feddr.FedAvgM(),
+    feddr.FedAdam(),
+    feddr.FedYogi(),
+    feddr.FedAdagrad(),
+    feddr.FedOpt(optax.nadam(0.01), name="nadam(0.01)"),
 ]
 LOCAL = feddr.local.SGD(lr=0.05, epochs=1, batch_size=8)
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import optax
 import pytest
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
@@ -160,6 +161,29 @@ def test_an_open_round_goes_on_with_what_has_arrived(tmp_path: Path) -> None:
     for ours, theirs in zip(tree.leaves(one.server), tree.leaves(two.server), strict=True):
         np.testing.assert_array_equal(ours, theirs)
     assert one.audit() <= 1e-15
+
+
+@pytest.mark.parametrize(
+    "algorithm",
+    [feddr.FedAvgM(), feddr.FedAdam(), feddr.FedYogi(), feddr.FedAdagrad(), feddr.FedOpt(optax.nadam(0.1))],
+    ids=repr,
+)
+def test_the_books_hold_the_memory_of_the_server_s_optimiser(tmp_path: Path, algorithm: Deployable) -> None:
+    """A server that is started anew before every step ends where one that never stopped does, bit for bit."""
+    one = opened(tmp_path / "one", algorithm)
+    for number in (1, 2, 3):
+        two = opened(tmp_path / "two", algorithm)
+        for client in (0, 2):
+            one.accept(client, number, value(10 * number + client), X0)
+            two.accept(client, number, value(10 * number + client), X0)
+        one.step()
+        two.step()
+    again = opened(tmp_path / "two", algorithm)
+    assert again.version == 3
+    assert again.audit() == 0
+    for ours, theirs in zip(tree.leaves(again.server), tree.leaves(one.server), strict=True):
+        assert (type(ours), ours.dtype) == (np.ndarray, theirs.dtype)
+        np.testing.assert_array_equal(ours, theirs)
 
 
 def test_a_number_counts_once(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from typing import Any
 
 import numpy as np
+import optax
 import pytest
 
 import feddr
@@ -22,7 +23,16 @@ METHODS = [
     feddr.Scaffold(),
     feddr.FedAsync(),
     feddr.FedBuff(buffer=2),
+    feddr.FedAvgM(),
+    feddr.FedAdam(),
+    feddr.FedYogi(),
+    feddr.FedAdagrad(),
+    feddr.FedOpt(optax.sgd(1.0)),
 ]
+FORGETFUL = (
+    *(feddr.FedAvg, feddr.FedProx, feddr.FedAsync, feddr.FedBuff),
+    *(feddr.FedAvgM, feddr.FedAdam, feddr.FedYogi, feddr.FedAdagrad, feddr.FedOpt),
+)
 X0 = {"w": np.array([[0.5, -1.0], [2.0, 0.25]], np.float32), "b": np.zeros(2, np.float32)}
 
 
@@ -72,7 +82,7 @@ def test_drift_is_the_distance_to_the_sum_of_what_is_counted(algorithm: Deployab
         total = value if total is None else tree.add(total, value)
     s = algorithm.aggregate(s, Uploads(changes, 1.0, 1.0, 1.0), lambda x, _: x)
     assert algorithm.drift(s, total) <= 1e-14
-    remembers = not isinstance(algorithm, feddr.FedAvg | feddr.FedProx | feddr.FedAsync | feddr.FedBuff)
+    remembers = not isinstance(algorithm, FORGETFUL)
     wrong = tree.map(lambda a: a + 1.0, total)
     assert (algorithm.drift(s, wrong) > 0.5) == remembers
 

@@ -40,11 +40,12 @@ def test_a_node_holds_one_client_s_data() -> None:
         assert node.problem
 
 
-def test_methods_without_rules_for_it_cannot_be_deployed(tmp_path: Path) -> None:
-    method: Any = feddr.MimeLite()
-    with pytest.raises(ValueError, match="MimeLite has no such rules"):
+@pytest.mark.parametrize("method", [feddr.MimeLite(), feddr.FedDyn(eta=1.0)], ids=repr)
+def test_methods_without_rules_for_it_cannot_be_deployed(tmp_path: Path, method: Any) -> None:
+    refused = f"can be absolute, {type(method).__name__} has no such rules; use FedDR or AsyncFedDR"
+    with pytest.raises(ValueError, match=refused):
         deploy(FakeGrid(), federation_of(lasso()), method, tmp_path)
-    with pytest.raises(ValueError, match="MimeLite has no such rules"):
+    with pytest.raises(ValueError, match=refused):
         Node.open(lambda *_: lasso(), method, LOCAL, None, context(**{"partition-id": 1}))
 
 

@@ -19,6 +19,7 @@ SGD = {"name": "SGD", "lr": 0.1, "epochs": 1, "batch_size": 8}
 EXACT = {"name": "Accelerated", "stopping": {"name": "Tolerance", "tol": 0.01}, "max_steps": 50}
 UNIFORM = {"name": "Uniform", "low": 1.0, "high": 2.0}
 FEDDR = {"name": "FedDR", "eta": 1.0, "alpha": 1.0}
+SERVER = {"name": "FedOpt", "optimiser": "adam", "lr": 0.01}
 PLAIN: dict[str, Any] = {"name": "small", "rounds": 1, "data": IRIS, "model": SOFTMAX, "local": SGD}
 
 EVERYTHING = {"seed": 3, "init_seed": 1, "weights": "samples", "precision": "float64", "evaluate_every": 1}
@@ -45,7 +46,7 @@ BASES: list[dict[str, Any]] = [
     {
         **PLAIN,
         "local": {"name": "Optax", "optimiser": "adam", "lr": 0.01},
-        "algorithm": [FEDDR, {"name": "FedAvg"}, {"name": "FedProx", "mu": 0.1}, {"name": "Scaffold"}],
+        "algorithm": [FEDDR, {"name": "FedAvg"}, {"name": "FedProx", "mu": 0.1}, {"name": "Scaffold"}, SERVER],
     },
     {
         **PLAIN,
@@ -64,7 +65,7 @@ BASES: list[dict[str, Any]] = [
         **PLAIN,
         "data": {"name": "libsvm", "path": "a.svm", "num_clients": 2, "partition": "dirichlet", "beta": 0.5},
         "model": {"name": "linear", "num_features": 2},
-        "algorithm": [{"name": "FedSplit", "eta": 1.0}, {"name": "MimeLite"}],
+        "algorithm": [{"name": "FedSplit", "eta": 1.0}, {"name": "MimeLite"}, {"name": "FedDyn", "eta": 1.0}],
         "tune": {"random": {"local.lr": "log:0.001:0.1"}, "trials": 2, "unequal": True},
     },
 ]

@@ -55,6 +55,8 @@ def difference(theirs: tree.Tree, ours: tree.Tree) -> float:
         (feddr.Scaffold(), None),
         (feddr.FedMid(), G),
         (feddr.MimeLite(), None),
+        (feddr.FedDyn(eta=2.0), None),
+        (feddr.FedAdam(), None),
     ],
     ids=lambda value: type(value).__name__,
 )

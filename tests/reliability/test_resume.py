@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import optax
 import pytest
 
 import feddr
@@ -35,6 +36,12 @@ CASES = [
     Case("FedDualAvg", feddr.FedDualAvg(), SOME),
     Case("FedMid", feddr.FedMid(), SOME),
     Case("MimeLite", feddr.MimeLite(), SOME, composite=False),
+    Case("FedDyn", feddr.FedDyn(eta=1.0), {**SOME, "personal": True}, composite=False),
+    Case("FedAvgM", feddr.FedAvgM(), SOME, composite=False),
+    Case("FedAdam", feddr.FedAdam(), {**SOME, "precision": "float64"}, composite=False),
+    Case("FedYogi", feddr.FedYogi(), {**SOME, "delays": ROUGH, "deadline": 1.5}, composite=False),
+    Case("FedAdagrad", feddr.FedAdagrad(), SOME, composite=False),
+    Case("FedOpt", feddr.FedOpt(optax.nadam(0.01), name="nadam(0.01)"), SOME, composite=False),
     Case("AsyncFedDR", feddr.AsyncFedDR(eta=1.0, alpha=1.2), {"delays": ROUGH}),
     Case("AsyncFedDR-some", feddr.AsyncFedDR(eta=1.0, buffer=3, init="joining"), {"delays": ROUGH, "concurrency": 4}),
     Case("AsyncFedDR-full", feddr.AsyncFedDR(eta=1.0, init="full"), {"delays": ROUGH, "eager": True}),

@@ -6,19 +6,19 @@ from typing import Any
 import numpy as np
 import optax
 import pytest
+from tests.agreement.test_pooled import squares
 
 import feddr
 from feddr import local
 from feddr.local import LocalSolver
 from feddr.theory import fixed_work
-from tests.agreement.test_pooled import squares
 
 
 def travelled(solver: LocalSolver, size: int) -> float:
     """How far a solver goes along a constant gradient of one, step by step."""
-    state = solver.init(local.Subproblem(start=np.zeros(1)), local.Facts())
+    state = solver.init(local.Subproblem(start=np.zeros(1, np.float32)), local.Facts())
     for _ in range(solver.num_steps(size)):
-        state = solver.step(state, np.ones(1))
+        state = solver.step(state, np.ones(1, np.float32))
     return float(np.abs(state.point[0]))
 
 
@@ -91,6 +91,6 @@ class Silent(local.SGD):
 
 def test_a_solver_that_does_not_say_its_work_is_refused(regression_data: feddr.FederatedData) -> None:
     problem = feddr.Problem(squares, regression_data, np.zeros(6))
-    with pytest.raises(ValueError, match="needs to know the length of the local work.*give eta a number"):
+    with pytest.raises(ValueError, match=r"needs to know the length of the local work.*give eta a number"):
         feddr.simulate(problem, feddr.FedDR(), local=Silent(lr=0.1), rounds=1)
     feddr.simulate(problem, feddr.FedDR(eta=1.0), local=Silent(lr=0.1), rounds=1)

@@ -10,7 +10,9 @@ from feddr.algorithms.fedavg import FedAvg
 from feddr.algorithms.fedbuff import FedBuff
 from feddr.algorithms.feddr import FedDR
 from feddr.algorithms.feddualavg import FedDualAvg
+from feddr.algorithms.feddyn import FedDyn
 from feddr.algorithms.fedmid import FedMid
+from feddr.algorithms.fedopt import FedAdagrad, FedAdam, FedAvgM, FedOpt, FedYogi
 from feddr.algorithms.fedpd import FedPD
 from feddr.algorithms.fedprox import FedProx
 from feddr.algorithms.fedsplit import FedSplit
@@ -23,15 +25,21 @@ __all__ = [
     "AsyncFedDR",
     "Asynchronous",
     "Deployable",
+    "FedAdagrad",
+    "FedAdam",
     "FedAsync",
     "FedAvg",
+    "FedAvgM",
     "FedBuff",
     "FedDR",
     "FedDualAvg",
+    "FedDyn",
     "FedMid",
+    "FedOpt",
     "FedPD",
     "FedProx",
     "FedSplit",
+    "FedYogi",
     "MimeLite",
     "Roles",
     "Scaffold",

@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, Any, get_args, get_origin
 from feddr.config import toml
 
 if TYPE_CHECKING:
+    from optax import GradientTransformation
+
+    from feddr.algorithms import FedOpt
     from feddr.local import Optax
 
 TABLE: Mapping[str, tuple[str, Sequence[str]]] = {
@@ -30,8 +33,8 @@ TABLE: Mapping[str, tuple[str, Sequence[str]]] = {
     "algorithm": (
         "feddr.algorithms",
         [
-            *("AsyncFedDR", "FedAsync", "FedAvg", "FedBuff", "FedDR", "FedDualAvg", "FedMid", "FedPD", "FedProx"),
-            *("FedSplit", "MimeLite", "Scaffold"),
+            *("AsyncFedDR", "FedAdagrad", "FedAdam", "FedAsync", "FedAvg", "FedAvgM", "FedBuff", "FedDR", "FedDualAvg"),
+            *("FedDyn", "FedMid", "FedOpt", "FedPD", "FedProx", "FedSplit", "FedYogi", "MimeLite", "Scaffold"),
         ],
     ),
     "local": ("feddr.local", ["Accelerated", "Optax", "SGD"]),
@@ -74,6 +77,8 @@ def target(kind: str, name: str) -> Callable[..., Any]:
     """Return the function or class of this name."""
     if (kind, name) == ("local", "Optax"):
         return _optax
+    if (kind, name) == ("algorithm", "FedOpt"):
+        return _fedopt
     found: Callable[..., Any] = getattr(import_module(TABLE[kind][0]), name)
     return found
 
@@ -144,12 +149,23 @@ def hint(word: str, words: Iterable[str]) -> str:
 
 
 def _optax(optimiser: str, lr: float, epochs: int = 1, batch_size: int | None = 10) -> "Optax":
-    import optax
-
     from feddr.local import Optax
+
+    return Optax(_transformation(optimiser, lr), epochs, batch_size)
+
+
+def _fedopt(optimiser: str, lr: float) -> "FedOpt":
+    from feddr.algorithms import FedOpt
+
+    return FedOpt(_transformation(optimiser, lr), name=f"{optimiser}({lr})")
+
+
+def _transformation(optimiser: str, lr: float) -> "GradientTransformation":
+    import optax
 
     if optimiser not in OPTIMISERS:
         raise ValueError(f"optimiser must be one of {', '.join(OPTIMISERS)}, got {optimiser!r}.")
     if not 0 < lr < float("inf"):
         raise ValueError(f"lr must be positive, got {lr}.")
-    return Optax(getattr(optax, optimiser)(lr), epochs, batch_size)
+    found: GradientTransformation = getattr(optax, optimiser)(lr)
+    return found

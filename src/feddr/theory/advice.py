@@ -111,7 +111,8 @@ def resolve(
     elif local.certified:
         found = _recommended(algorithm, problem, sampling, local)
     else:
-        found = Resolved(*fixed_work.choose(algorithm, fixed_work.work(local, problem.data.sizes)))
+        work = fixed_work.work(local, problem.data.sizes) if _of(algorithm, "eta") == "auto" else None
+        found = Resolved(*fixed_work.choose(algorithm, work))
     if found.words:
         print(f"{type(algorithm).__name__}: {found.words}", file=sys.stderr)
     if not local.certified:

@@ -59,7 +59,7 @@ def etas(work: NDArray[np.float64]) -> NDArray[np.float64]:
     return C * mean * (work / mean) ** Q
 
 
-def choose(algorithm: Any, work: NDArray[np.float64]) -> tuple[Any, str]:
+def choose(algorithm: Any, work: NDArray[np.float64] | None) -> tuple[Any, str]:
     """Return the algorithm with numbers where its eta or alpha is "auto", and how they were chosen.
 
     Parameters
@@ -67,7 +67,7 @@ def choose(algorithm: Any, work: NDArray[np.float64]) -> tuple[Any, str]:
     algorithm
         ``FedDR`` or ``AsyncFedDR``.
     work
-        The length of each client's work.
+        The length of each client's work; only needed where eta is "auto".
 
     Examples
     --------
@@ -81,6 +81,7 @@ def choose(algorithm: Any, work: NDArray[np.float64]) -> tuple[Any, str]:
         chosen["alpha"] = ALPHA_ASYNCHRONOUS if hasattr(algorithm, "buffer") else ALPHA
         words.append(f"alpha = {chosen['alpha']:g}")
     if algorithm.eta == "auto":
+        assert work is not None
         found, mean = etas(work), float(np.mean(work))
         low, high = float(found.min()), float(found.max())
         chosen["eta"] = low if low == high else found.tolist()

@@ -1,0 +1,95 @@
+"""FedDyn: dynamic regularisation (Acar, Zhao, Matas Navarro, Mattina, Whatmough and Saligrama 2021)."""
+
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+from feddr import tree
+from feddr.algorithms.algorithm import Prox, Uploads
+from feddr.local import Solution, Subproblem
+from feddr.tree import Tree
+
+
+class Client(NamedTuple):
+    """State of a client: its model x_i and its multiplier lambda_i."""
+
+    x: Tree
+    dual: Tree
+
+
+class Server(NamedTuple):
+    """State of the server: the model, and the memory H = sum_i w_i eta lambda_i."""
+
+    xbar: Tree
+    memory: Tree
+
+
+@dataclass(frozen=True)
+class FedDyn:
+    """A multiplier for each client, and a server that remembers their mean when only some take part.
+
+    Each active client i, and then the server, compute
+
+        x_i      ~= argmin f_i(x) + <lambda_i, x> + ||x - xbar||^2 / (2 eta),   started at xbar
+        lambda_i := lambda_i + (x_i - xbar) / eta
+        H        := H + sum over active of w_i (x_i - xbar)
+        xbar     := sum over active of w_i x_i / sum over active of w_i + H
+
+    where all lambda_i and H begin at 0, so that H = sum_i w_i eta lambda_i after every round. Where it settles, all x_i
+    are xbar, H is 0 and lambda_i = -grad f_i(xbar): the joint solution, though clients differ and some were missing.
+
+    Parameters
+    ----------
+    eta
+        Inverse of the penalty, 1 / alpha in the paper.
+
+    Notes
+    -----
+    With everybody in every round it is FedDR with alpha = 1 and g = 0, and FedPD, if their solves start at xbar, too.
+    It cannot be deployed: a client that lost its multiplier would begin again at 0, while H still counts the lost one.
+
+    References
+    ----------
+    D. A. E. Acar, Y. Zhao, R. Matas Navarro, M. Mattina, P. N. Whatmough, V. Saligrama. Federated Learning Based on
+    Dynamic Regularization. ICLR 2021. Its server state h is -H / eta, for equal weights.
+
+    Examples
+    --------
+    >>> import feddr
+    >>> data = feddr.datasets.synthetic(1, 1, num_clients=8)
+    >>> problem = feddr.Problem.classification(feddr.models.softmax(60, 10), data)
+    >>> some, sgd = feddr.sampling.Uniform(3), feddr.local.SGD(lr=0.01, epochs=2)
+    >>> result = feddr.simulate(problem, FedDyn(eta=10.0), local=sgd, sampling=some, rounds=5)
+    """
+
+    eta: float
+
+    composite: ClassVar[bool] = False
+    partial: ClassVar[bool] = True
+    full_start: ClassVar[bool] = False
+    mean_gradient: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        if not 0 < self.eta < float("inf"):
+            raise ValueError(f"eta must be positive, got {self.eta}.")
+
+    def server(self, x0: Tree) -> Server:
+        return Server(x0, tree.zeros_like(x0))
+
+    def broadcast(self, s: Server) -> Tree:
+        return s.xbar
+
+    def client(self, x0: Tree, xbar: Tree) -> Client:
+        return Client(x=x0, dual=tree.zeros_like(x0))
+
+    def subproblem(self, c: Client, xbar: Tree) -> Subproblem:
+        return Subproblem(start=xbar, center=xbar, eta=self.eta, linear=c.dual)
+
+    def finish(self, c: Client, xbar: Tree, sub: Subproblem, solution: Solution) -> tuple[Client, Tree]:
+        x = solution.x
+        dual = tree.axpy(1.0 / self.eta, tree.sub(x, xbar), c.dual)
+        return Client(x, dual), tree.increment(x, xbar)
+
+    def aggregate(self, s: Server, uploads: Uploads, prox: Prox) -> Server:
+        memory = tree.add(s.memory, uploads.sum)
+        moved = tree.axpy(1.0 / uploads.weight, uploads.sum, s.xbar)
+        return Server(tree.add(moved, memory), memory)
