@@ -28,7 +28,7 @@ NAMES = (
 )
 ASYNC = {"name": "AsyncFedDR", "eta": 1}
 CLOCK: dict[str, Any] = {"engine": "clock", "updates": 5}
-FEDDR_HAS = "algorithm.etta is not a setting of FedDR; it has eta, alpha, init, start."
+FEDDR_HAS = "algorithm.etta is not a setting of FedDR; it has eta, alpha, init, start, mean."
 REFUSALS: list[tuple[dict[str, Any], str]] = [
     ({"algorithm": {"name": "FedDR", "etta": 1}}, FEDDR_HAS + " Did you mean eta?"),
     ({"algorithm": {"name": "FedAvg", "eta": 1}}, "algorithm.eta is not a setting of FedAvg; it has none."),

@@ -22,7 +22,7 @@ ALGORITHMS = [
     feddr.FedDR(eta=0.8, alpha=1.2, init="full"),
     feddr.FedDR(eta=0.8, alpha=1.2, init="joining"),
     feddr.FedDR(eta=0.8, alpha=1.6, start="own"),
-    feddr.FedDR(eta=[0.3, 2.0, 0.7, 1.1], alpha=1.2),
+    feddr.FedDR(eta=[0.3, 2.0, 0.7, 1.1], alpha=1.2, mean="all"),
     feddr.FedDR(eta=[0.3, 2.0, 0.7, 1.1], alpha=1.2, init="full"),
     feddr.FedDR(eta=[0.3, 2.0, 0.7, 1.1], alpha=1.2, init="joining"),
     feddr.FedDR(),

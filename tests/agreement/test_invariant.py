@@ -48,9 +48,11 @@ def test_xtilde_is_the_mean_of_xhat(
     model = feddr.models.linear(6)
     problem = feddr.Problem.regression(model, regression_data, g=feddr.prox.L1(0.05), weights=weights)
     for eta in (0.7, [0.2, 3.0, 0.7, 0.5, 1.1]):
-        found = gaps(problem, feddr.FedDR(eta=eta, alpha=1.4, init=init), scheme, "float64", rounds=25)
-        assert len(found) == 26
-        assert max(found) < 1e-12
+        for mean in ("all", "active"):
+            algorithm = feddr.FedDR(eta=eta, alpha=1.4, init=init, mean=mean)
+            found = gaps(problem, algorithm, scheme, "float64", rounds=25)
+            assert len(found) == 26
+            assert max(found) < 1e-12
 
 
 def test_float32_increments_do_not_drift(regression_data: feddr.FederatedData) -> None:

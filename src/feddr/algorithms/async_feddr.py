@@ -22,8 +22,8 @@ class AsyncFedDR(FedDR):
 
     Parameters
     ----------
-    eta, init, start
-        As in ``FedDR``.
+    eta, init, start, mean
+        As in ``FedDR``; the mean is over all clients.
     alpha
         Relaxation; the theory asks for alpha < 1, and for less where updates are stale
         (``theory.asynchronous.alpha_max``).
@@ -41,7 +41,7 @@ class AsyncFedDR(FedDR):
     Examples
     --------
     >>> AsyncFedDR(buffer=5)
-    AsyncFedDR(eta='auto', alpha='auto', init='lazy', start='xbar', buffer=5, tau=None)
+    AsyncFedDR(eta='auto', alpha='auto', init='lazy', start='xbar', mean='auto', buffer=5, tau=None)
     """
 
     buffer: int = 1
@@ -49,6 +49,8 @@ class AsyncFedDR(FedDR):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.mean == "active":
+            raise ValueError(f"{type(self).__name__} hears from one client at a time, got mean='active'; use 'all'.")
         if self.buffer < 1:
             raise ValueError(f"buffer must be at least 1, got {self.buffer}.")
         if self.tau is not None and self.tau < 0:

@@ -11,10 +11,11 @@ from feddr.local import Solution, Subproblem
 from feddr.tree import Tree
 
 INITS = ("lazy", "full", "joining")
+MEANS = ("all", "active")
 
 
 class Client(NamedTuple):
-    """State of a client: its model x_i, its residual y_i, and the reflection xhat_i that the server counts for it."""
+    """State of a client: its model x_i, its residual y_i, and xhat_i, what the server counts for it."""
 
     x: Tree
     y: Tree
@@ -57,6 +58,15 @@ class FedDR:
     so that xtilde = sum_i v_i xhat_i after every round. With one step size for all clients v_i = w_i; with step sizes
     of their own v_i is proportional to w_i / eta_i, and eta = 1 / sum_i (w_i / eta_i).
 
+    That is ``mean="all"``, Algorithm 1, in which a client that is absent counts with its last x_i. With
+    ``mean="active"`` only the part of 2 x_i - y_i that holds what the client has learnt of f_i is remembered:
+
+        xhat_i := alpha x_i - y_i
+        xbar   := prox_{eta g}(xtilde + (2 - alpha) mean over active clients of x_i, weighted by v_i)
+
+    The two are the same when everybody takes part, and have the same fixed points. With alpha = 1, g = 0 and one step
+    size the second is FedDyn.
+
     Parameters
     ----------
     eta
@@ -75,6 +85,10 @@ class FedDR:
         Where the local solver starts: ``"xbar"``, at the model that the client was sent, or ``"own"``, at the client's
         last model x_i, as the authors' code does. With an exact prox it makes no difference; with a fixed amount of
         work ``"xbar"`` gives the better global model (docs/WHY.md).
+    mean
+        Whose models x_i the server averages: ``"all"``, everybody's last ones, for which there are theorems, or those
+        of the ``"active"`` clients, which does not hold xbar back at old models. ``"auto"``: the second with a local
+        solver of fixed work, the first with a certified one.
 
     Raises
     ------
@@ -90,14 +104,15 @@ class FedDR:
     Examples
     --------
     >>> FedDR()
-    FedDR(eta='auto', alpha='auto', init='lazy', start='xbar')
-    >>> published = FedDR(eta=1000.0, alpha=1.95, start="own")
+    FedDR(eta='auto', alpha='auto', init='lazy', start='xbar', mean='auto')
+    >>> published = FedDR(eta=1000.0, alpha=1.95, start="own", mean="all")
     """
 
     eta: float | Literal["auto"] | Sequence[float] = "auto"
     alpha: float | Literal["auto"] = "auto"
     init: str = "lazy"
     start: str = "xbar"
+    mean: str = "auto"
 
     composite: ClassVar[bool] = True
     partial: ClassVar[bool] = True
@@ -113,21 +128,28 @@ class FedDR:
         if self.init not in INITS:
             raise ValueError(f"init must be one of {', '.join(INITS)}, got {self.init!r}.")
         check_start(self.start)
+        if self.mean not in (*MEANS, "auto"):
+            raise ValueError(f'mean must be one of {", ".join(MEANS)}, or "auto", got {self.mean!r}.')
 
     @property
     def full_start(self) -> bool:
         return self.init == "full"
 
+    @property
+    def _reflection(self) -> float:
+        """The factor of x_i in xhat_i."""
+        return 2.0 if self.mean == "all" else float(self.alpha)
+
     def server(self, x0: Tree) -> Server:
         counted = 1.0 if self.init == "lazy" else 0.0
-        return Server(xtilde=x0, xbar=x0, weight=counted, share=counted)
+        return Server(xtilde=tree.scale(self._reflection - 1.0, x0), xbar=x0, weight=counted, share=counted)
 
     def broadcast(self, s: Server) -> Tree:
         return s.xbar
 
     def client(self, x0: Tree, xbar: Tree) -> Client:
         if self.init == "lazy":
-            return Client(x=x0, y=x0, xhat=x0)
+            return Client(x=x0, y=x0, xhat=tree.scale(self._reflection - 1.0, x0))
         return Client(x=xbar, y=xbar, xhat=tree.zeros_like(xbar))  # the server counts nothing for it yet
 
     def subproblem(self, c: Client, xbar: Tree) -> Subproblem:
@@ -137,7 +159,7 @@ class FedDR:
 
     def finish(self, c: Client, xbar: Tree, sub: Subproblem, solution: Solution) -> tuple[Client, Tree]:
         x, y = solution.x, sub.center
-        xhat = tree.map(lambda a, b: 2 * a - b, x, y)
+        xhat = tree.map(lambda a, b: self._reflection * a - b, x, y)
         return Client(x, y, xhat), tree.increment(xhat, c.xhat)
 
     def counted(self, c: Client, x: Tree) -> Tree:
@@ -158,7 +180,20 @@ class FedDR:
         xtilde = tree.map(lambda mean, change: (s.weight * mean + change) / weight, s.xtilde, uploads.sum)
         # Of the clients counted so far: their share of F over the sum of their w_i / eta_i.
         eta = _number(self.eta) * share / weight
-        return Server(xtilde, prox(xtilde, eta), weight, share)
+        point = xtilde if self.mean == "all" else tree.axpy(2.0 - float(self.alpha), self._active(s, uploads), xtilde)
+        return Server(xtilde, prox(point, eta), weight, share)
+
+    def _active(self, s: Server, uploads: Uploads) -> Tree:
+        """Return the mean of the active clients' x_i, which follows from what they sent.
+
+        A client's xhat_i has changed by alpha (x_i - xbar); that of a client which has just joined was not counted
+        before, and began at (alpha - 1) xbar.
+        """
+        alpha = float(self.alpha)
+        began = 0.0 if self.init == "lazy" else (alpha - 1.0) * uploads.joined
+        return tree.map(
+            lambda xbar, change: xbar + (change - began * xbar) / (alpha * uploads.weight), s.xbar, uploads.sum
+        )
 
 
 def _number(eta: float | str | Sequence[float]) -> float:

@@ -11,7 +11,7 @@ from feddr import tree
 from feddr.algorithms import Asynchronous, FedDR
 from feddr.certify.measure import Watch
 from feddr.local import Accelerated, LocalSolver, Relative
-from feddr.sampling import p_hat
+from feddr.sampling import Full, p_hat
 from feddr.theory import relative, synchronous
 from feddr.theory.smoothness import smoothness
 
@@ -149,6 +149,12 @@ def certificate(result: "Result", *, F_star: float = 0.0) -> Certificate:
         Hypothesis("lower bound F_star", f"at most {lowest:.4g}, the least F", f"{F_star:.4g}", F_star <= lowest),
         Hypothesis("bookkeeping (INV)", f"at most {BOOKKEEPING:g}", f"{bookkeeping:.2g}", bookkeeping <= BOOKKEEPING),
         Hypothesis("start", "lazy or full", algorithm.init, algorithm.init in ("lazy", "full")),
+        Hypothesis(
+            "mean",
+            "of all clients, or everybody takes part",
+            algorithm.mean,
+            algorithm.mean == "all" or isinstance(result.sampling, Full),
+        ),
     ]
     bound = math.nan
     if by_relative:

@@ -21,15 +21,16 @@ def bookkeeping_gap(problem: Problem, algorithm: FedDR, state: State) -> float:
     """Return || xtilde - sum_i v_i xhat_i / sum_i v_i ||, over the clients that the server counts.
 
     It is zero but for rounding: the law (INV) that the whole analysis of FedDR rests on. With ``init="lazy"`` the
-    server counts every client from the start, those not heard from with xhat_i = x^0.
+    server counts every client from the start, those not heard from at x^0.
     """
     total = tree.zeros_like(state.server.xtilde)
     weight = 0.0
     x0 = tree.cast(problem.init, np.float64)
+    unheard = algorithm.client(x0, x0).xhat
     for i, v in enumerate(Roles(algorithm, problem.client_weights).mean_weights):
         if i not in state.clients and algorithm.init != "lazy":
             continue
-        xhat = state.clients[i].xhat if i in state.clients else x0
+        xhat = state.clients[i].xhat if i in state.clients else unheard
         total = tree.map(lambda a, b, v=v: a + v * np.asarray(b, np.float64), total, xhat)
         weight += v
     if not weight:

@@ -106,6 +106,9 @@ def resolve(
         raise ValueError(f"{type(algorithm).__name__} has no {name}, got {name}={value!r}; leave it out, or use FedDR.")
     if given:
         algorithm = dataclasses.replace(algorithm, **given)
+    if _of(algorithm, "mean") == "auto":
+        active = not local.certified and not hasattr(algorithm, "buffer")
+        algorithm = dataclasses.replace(algorithm, mean="active" if active else "all")
     if "auto" not in (_of(algorithm, "eta"), _of(algorithm, "alpha")):
         found = Resolved(algorithm)
     elif local.certified:
