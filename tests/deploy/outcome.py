@@ -15,14 +15,14 @@ APP = Path(__file__).parent / "app"
 
 
 def invariant(folder: Path) -> float:
-    """Return ||xtilde - sum_i w_i xhat_i||, relative, from the files alone.
+    """Return ||xtilde - sum_i v_i xhat_i||, relative, from the files alone.
 
     x^0 = 0 stands for those not heard from. An upload of an open round is in the table and not in xtilde yet; the books
     name the file that is.
     """
     books = flower.read_run(folder)
     counted = {i: entry.counted for i, entry in books.entries.items() if entry.counted}
-    total = sum(books.weights[i] * load_file(folder / file)["x"] for i, file in counted.items())
+    total = sum(books.mean_weights[i] * load_file(folder / file)["x"] for i, file in counted.items())
     xtilde = books.server["xtilde"]
     return float(np.linalg.norm(xtilde - total) / max(1.0, float(np.linalg.norm(xtilde))))
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import feddr
 from feddr import limits, tree
-from feddr.algorithms import Deployable
+from feddr.algorithms import Deployable, Roles
 from feddr.flower import DamagedError, Refused, disk
 from feddr.flower.ledger import Ledger
 
@@ -32,7 +32,8 @@ def identity(x: tree.Tree, eta: float) -> tree.Tree:
 
 def opened(folder: Path, algorithm: Deployable = LASSO) -> Ledger:
     found = Ledger.resume(folder, algorithm, identity, X0, SETTINGS)
-    return Ledger.start(folder, algorithm, identity, X0, SETTINGS, WEIGHTS) if found is None else found
+    roles = Roles(algorithm, np.array(WEIGHTS))
+    return Ledger.start(folder, roles, identity, X0, SETTINGS) if found is None else found
 
 
 def value(seed: int) -> tree.Tree:

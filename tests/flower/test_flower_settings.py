@@ -51,7 +51,7 @@ def test_methods_without_rules_for_it_cannot_be_deployed(tmp_path: Path, method:
 
 REFUSED: list[tuple[Any, dict[str, Any], str]] = [
     (feddr.FedAvg(), {}, r"FedAvg has no composite step, got g=L1\(strength=0.3"),
-    (feddr.FedDR(eta="auto"), {}, "needs numbers for eta and alpha"),
+    (feddr.FedDR(eta=[1.0, 2.0], alpha=1.2), {}, "one for each of the 3 clients, got 2 of them"),
     (feddr.AsyncFedDR(eta=1.0), {"deadline": 5.0}, "no rounds that could have a deadline"),
     (feddr.AsyncFedDR(eta=1.0), {"sampling": TWO}, "takes clients as they come"),
     (METHOD, {"min_replies": 2}, "without a deadline waits for everybody"),

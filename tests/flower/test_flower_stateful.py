@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis.stateful import invariant
 
 import feddr
-from feddr.algorithms import Algorithm, Uploads
+from feddr.algorithms import Algorithm, Roles
 from feddr.engines import rounds as common
 from feddr.flower import turns
 from tests.flower.machine import CLIENTS, SEED, WEIGHTS, Machine, problem, solve
@@ -18,26 +18,28 @@ pytestmark = pytest.mark.slow
 
 def undisturbed(algorithm: Algorithm, sampling: feddr.sampling.Sampling, rounds: int) -> Any:
     """Return xbar of the rules in a plain loop."""
+    roles = Roles(algorithm, np.array(WEIGHTS))
     x0, server = problem().init, algorithm.server(problem().init)
     clients: dict[int, Any] = {}
     updates = dict.fromkeys(range(CLIENTS), 0)
     for k in range(1, rounds + 1):
-        xbar, total, weight, joined = algorithm.broadcast(server), np.zeros(2), 0.0, 0.0
+        xbar, uploads = algorithm.broadcast(server), []
         for i in sampling.draw(CLIENTS, common.sampling_rng(SEED, k)).tolist():
-            joined += 0.0 if i in clients else WEIGHTS[i]
-            c = clients.get(i) or algorithm.client(x0, xbar)
-            sub = algorithm.subproblem(c, xbar)
+            new, rules = i not in clients, roles.client(i)
+            c = clients.get(i) or rules.client(x0, xbar)
+            sub = rules.subproblem(c, xbar)
             solution = solve(i, sub, common.client_rng(SEED, i, updates[i]))
-            clients[i], upload = algorithm.finish(c, xbar, sub, solution)
-            total, weight, updates[i] = total + WEIGHTS[i] * upload, weight + WEIGHTS[i], updates[i] + 1
-        server = algorithm.aggregate(server, Uploads(total, weight, joined, joined), lambda x, _: x)
+            clients[i], upload = rules.finish(c, xbar, sub, solution)
+            uploads.append(common.Accepted(roles.mean_weights[i], WEIGHTS[i], new, upload))
+            updates[i] += 1
+        server = roles.server.aggregate(server, common.gather(uploads), lambda x, _: x)
     return server.xbar
 
 
 class Rounds(Machine):
     """Two of three clients a round; whatever happened on the way, the run ends as if nothing had."""
 
-    method = feddr.FedDR(eta=0.8, alpha=1.4, init="joining")
+    method = feddr.FedDR(eta=[0.8, 0.3, 1.7], alpha=1.4, init="joining")
     sampling = feddr.sampling.Uniform(2)
     settings = {"rounds": 4, "evaluate_every": 2}  # noqa: RUF012
 
@@ -46,7 +48,7 @@ class Rounds(Machine):
         """A round has two updates, so the numbers of all clients add up to twice the rounds and what is waiting."""
         if self.server is not None:
             ledger = self.server.ledger
-            assert sum(map(ledger.number, range(CLIENTS))) == 2 * ledger.version + len(ledger.pending)
+            self.adds_up(2 * ledger.version + len(ledger.pending))
 
     def end(self) -> None:
         self.heal()
@@ -62,15 +64,14 @@ class Rounds(Machine):
 class Async(Machine):
     """A step for each arrival; the version is the number of accepted updates, and nobody is forgotten."""
 
-    method = feddr.AsyncFedDR(eta=0.8, alpha=0.9)
+    method = feddr.AsyncFedDR(eta=[0.8, 0.3, 1.7], alpha=0.9)
     settings = {"rounds": 10_000, "evaluate_every": 5_000}  # noqa: RUF012
 
     @invariant()
     def each_update_counts_once(self) -> None:
         if self.server is not None:
-            ledger = self.server.ledger
-            assert ledger.version == sum(map(ledger.number, range(CLIENTS)))
-            assert not ledger.pending
+            self.adds_up(self.server.ledger.version)
+            assert not self.server.ledger.pending
 
     def end(self) -> None:
         self.heal(usual=40.0)
@@ -94,8 +95,7 @@ class Buffered(Machine):
     def each_update_counts_once(self) -> None:
         if self.server is not None and self.server.ledger.version >= 0:
             ledger = self.server.ledger
-            counted = sum(map(ledger.number, range(CLIENTS)))
-            assert counted == CLIENTS + 2 * ledger.version + len(ledger.pending)
+            self.adds_up(CLIENTS + 2 * ledger.version + len(ledger.pending))
 
     def end(self) -> None:
         self.heal(usual=40.0)

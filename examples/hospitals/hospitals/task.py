@@ -31,6 +31,7 @@ def algorithm(context: Context) -> feddr.FedDR | feddr.AsyncFedDR:
     mode = context.run_config["mode"]
     if mode not in ("rounds", "async"):
         raise ValueError(f'mode must be "rounds" or "async", got {mode!r}.')
+    # FedDR() would choose both numbers from the length of the local work, but LOCAL stops when it is accurate enough.
     return feddr.FedDR(eta=5.0, alpha=1.5) if mode == "rounds" else feddr.AsyncFedDR(eta=5.0, alpha=1.0)
 
 

@@ -5,7 +5,7 @@ import secrets
 from collections.abc import Iterator, Sequence
 
 from feddr.algorithms import Asynchronous, Deployable
-from feddr.flower import intake, wire
+from feddr.flower import intake, steps, wire
 from feddr.flower.checkup import Checkups
 from feddr.flower.clock import Clock
 from feddr.flower.federation import Federation
@@ -182,6 +182,7 @@ class Deployment:
             round=self.ledger.version + 1,
             probability=float(self.probabilities[i]),
             precision=self.settings.precision,
+            **steps.told(self.ledger.roles, i),
         )
         node, content = self.roster.node_of[i], task.content(broadcast.record)
         details = {"client": i, "ticket": task.ticket, "version": task.version, "message": broadcast.message}

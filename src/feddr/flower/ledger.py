@@ -5,9 +5,10 @@ state. The state names the files of the table that belong to it. Writing it is t
 before it the new files are strangers that the next start removes, after it they count. So whenever the power fails, the
 run goes on from a moment at which
 
-    xtilde = sum_i w_i xhat_i        (INV)
+    xtilde = sum_i v_i xhat_i        (INV)
 
-held for the table, and every accepted update has been counted once.
+held for the table, with the weights v_i of the server's mean (``algorithms.stepsizes``), and every accepted update has
+been counted once.
 """
 
 import math
@@ -20,11 +21,11 @@ from typing import Any
 import numpy as np
 
 from feddr import tree
-from feddr.algorithms import Deployable
+from feddr.algorithms import Deployable, Roles
 from feddr.algorithms.algorithm import Prox
 from feddr.engines import rounds as common
 from feddr.engines.rounds import Accepted
-from feddr.flower import disk
+from feddr.flower import disk, steps
 from feddr.flower.entries import Counters, Entry, Pending, Shelf, files
 from feddr.flower.refused import Refused
 from feddr.tree import Tree
@@ -40,14 +41,16 @@ class Ledger:
     ----------
     folder
         The run's.
-    algorithm, prox, x0
-        The rules, prox_{eta g} and the start, in the precision of the run.
+    roles
+        The algorithm with the numbers of the run, and the weights w_i of the problem.
+    prox, x0
+        prox_{eta g} and the start, in the precision of the run.
     settings
         What the run was asked to do; a run that goes on must have been asked the same.
-    weights
-        w_i of each client.
     uid
         Tells this run from another one of its name.
+    words
+        How its step sizes were chosen; none where they were given.
 
     Attributes
     ----------
@@ -62,15 +65,16 @@ class Ledger:
     def __init__(
         self,
         folder: Path,
-        algorithm: Deployable,
+        roles: Roles,
         prox: Prox,
         x0: Tree,
         settings: dict[str, Any],
-        weights: Sequence[float],
         uid: str,
+        words: str = "",
     ) -> None:
-        self.folder, self.algorithm, self.prox, self.x0 = folder, algorithm, prox, x0
-        self.settings, self.weights, self.uid = settings, [float(w) for w in weights], uid
+        algorithm: Deployable = roles.server
+        self.folder, self.roles, self.algorithm, self.prox, self.x0 = folder, roles, algorithm, prox, x0
+        self.settings, self.weights, self.uid, self.words = settings, roles.weights.tolist(), uid, words
         self.states = disk.Generations(folder / "state")
         self.server: Any = algorithm.server(tree.cast(x0, np.float64))
         self.initial: Tree = algorithm.counted(algorithm.client(x0, self._message()), x0)
@@ -86,14 +90,14 @@ class Ledger:
     def start(
         cls,
         folder: Path,
-        algorithm: Deployable,
+        roles: Roles,
         prox: Prox,
         x0: Tree,
         settings: dict[str, Any],
-        weights: Sequence[float],
+        words: str = "",
     ) -> "Ledger":
         """Open the books of a new run."""
-        ledger = cls(folder, algorithm, prox, x0, settings, weights, secrets.token_hex(8))
+        ledger = cls(folder, roles, prox, x0, settings, secrets.token_hex(8), words)
         ledger.commit()
         return ledger
 
@@ -102,6 +106,11 @@ class Ledger:
         cls, folder: Path, algorithm: Deployable, prox: Prox, x0: Tree, settings: dict[str, Any]
     ) -> "Ledger | None":
         """Return the books as they were last written; None where there are none.
+
+        Parameters
+        ----------
+        algorithm
+            As the user has written it; what it leaves open is what the books say.
 
         Raises
         ------
@@ -114,7 +123,7 @@ class Ledger:
         for number, record in states.whole():
             header = record.header
             _compare(folder, header["settings"], settings)
-            ledger = cls(folder, algorithm, prox, x0, settings, header["weights"], header["uid"])
+            ledger = cls(folder, roles(algorithm, header), prox, x0, settings, header["uid"], header["words"])
             try:
                 ledger.load(number, record)
                 error = ledger.audit()
@@ -181,6 +190,8 @@ class Ledger:
             "uid": self.uid,
             "settings": self.settings,
             "weights": self.weights,
+            "step_sizes": steps.numbers(self.roles.algorithm),
+            "words": self.words,
             "version": self.version,
             "clients": {str(client): entry for client, entry in self.entries.items()},
             "pending": self.pending,
@@ -193,10 +204,11 @@ class Ledger:
     def audit(self) -> float:
         """Return how far the server's state is from what the table says, relative to its size: (INV)."""
         counted = {client: entry.counted for client, entry in self.entries.items() if entry.counted}
-        unheard = math.fsum(w for client, w in enumerate(self.weights) if client not in counted)
+        weights = self.roles.mean_weights.tolist()
+        unheard = math.fsum(v for client, v in enumerate(weights) if client not in counted)
         total = tree.scale(unheard, tree.cast(self.initial, np.float64))
         for client, file in sorted(counted.items()):
-            total = tree.axpy(self.weights[client], tree.cast(self._table(file), np.float64), total)
+            total = tree.axpy(weights[client], tree.cast(self._table(file), np.float64), total)
         return self.algorithm.drift(self.server, total) / max(1.0, tree.norm(total))
 
     def _message(self) -> Tree:
@@ -210,8 +222,8 @@ class Ledger:
         if change is None:
             template = self.algorithm.upload(self.initial, self.initial, self._message())
             change = disk.restore(template, disk.read(self.folder / pending.file).arrays)
-        weight = share = self.weights[pending.client]
-        return Accepted(weight, share, pending.new, change, pending.factor)
+        weight = float(self.roles.mean_weights[pending.client])
+        return Accepted(weight, self.weights[pending.client], pending.new, change, pending.factor)
 
     def load(self, serial: int, record: disk.Record) -> None:
         """Take over what a state says."""
@@ -227,6 +239,11 @@ class Ledger:
         headers = [record.header for _, record in self.states.whole()]
         entries = [Entry(*entry) for header in headers for entry in header["clients"].values()]
         self._shelf.sweep(files(entries, [Pending(*one) for header in headers for one in header["pending"]]))
+
+
+def roles(algorithm: Any, header: dict[str, Any]) -> Roles:
+    """Return the algorithm, as the user has written it, with the numbers and the weights that books have."""
+    return Roles(steps.settled(algorithm, header["step_sizes"]), np.array(header["weights"]))
 
 
 def _compare(folder: Path, before: dict[str, Any], now: dict[str, Any]) -> None:

@@ -48,19 +48,36 @@ class Note:
 
 @dataclass(frozen=True)
 class Hello(Note):
-    """The server's first message to a node, which asks whose it is and, if need be, how many samples it has."""
+    """The server's first message to a node, which asks whose it is.
+
+    Parameters
+    ----------
+    samples, work
+        Whether it asks for the number of samples, and for the length of the local work, too.
+    """
 
     run: str
     samples: bool
+    work: bool
 
 
 @dataclass(frozen=True)
 class Presence(Note):
-    """A node's answer; ``samples`` is -1 where the server has not asked."""
+    """A node's answer.
+
+    Parameters
+    ----------
+    samples
+        How many it has, -1 where the server has not asked.
+    work
+        The length T_i = lr x steps of an update's local work; NaN where the server has not asked, or where the solver
+        stops when it is accurate enough.
+    """
 
     run: str
     client: int
     samples: int
+    work: float
 
 
 @dataclass(frozen=True)
@@ -98,6 +115,9 @@ class Task(Note):
         The number of the last update that the server has accepted from this client, 0 for none.
     seed, round, probability
         What the local solver may want to know.
+    eta, alpha
+        The step size eta_i of this client, and the relaxation: they stand in for "auto" and for a list of step sizes,
+        and are not used where the node's algorithm has a number. NaN where the method has none.
     """
 
     run: str
@@ -111,6 +131,8 @@ class Task(Note):
     round: int
     probability: float
     precision: str
+    eta: float
+    alpha: float
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ which it was not lost.
 
 Where that state is not at hand, the client cannot be wrong either. What it sends is the value xhat_i that the server is
 to count from now on, not a change; the server takes the difference to what it has counted before, so that
-xtilde = sum_i w_i xhat_i holds whatever the client was doing in between. So a client that is ahead by more than one
-update, because the server has been put back to an older copy, goes on from its newest state; and a client that has
+xtilde = sum_i v_i xhat_i holds whatever the client was doing in between. So a client that is ahead and no longer has
+that state, because the server has been put back to an older copy, goes on from its newest one; and a client that has
 lost its state, or has been put back to a copy older than what the server counts, begins again at xbar and says so. Both
 change how far the method has come, and neither what it converges to.
 """
@@ -34,7 +34,7 @@ from feddr.engines import rounds as common
 from feddr.engines.compiled import CompiledClients
 from feddr.engines.evaluate import Evaluator
 from feddr.engines.plain import Differentiable, PlainClients
-from feddr.flower import disk, identity, messages, wire
+from feddr.flower import disk, identity, messages, steps, wire
 from feddr.flower.given import Given, given
 from feddr.flower.messages import Checkup, Hello, Metrics, Presence, Task, Upload, Working
 from feddr.local import LocalSolver
@@ -58,7 +58,8 @@ def client_app(
         From (client, context) to the problem with this client's data and nobody else's; the client is the node's
         ``partition-id``. Its start must be the server's. A ``feddr.torch.TorchProblem`` will do.
     algorithm
-        The server's, or a function from Flower's context to it.
+        The server's, as the server is given it, or a function from Flower's context to it. Where its eta or alpha is
+        "auto", or eta a list, the server tells the client its own numbers.
     local
         How the client solves its subproblems, or a function from Flower's context to it.
     folder
@@ -76,7 +77,7 @@ def client_app(
     ...     data = feddr.datasets.synthetic(1, 1, num_clients=4, seed=0).train.client(client)
     ...     one = feddr.FederatedData.from_clients([data])
     ...     return feddr.Problem.classification(feddr.models.softmax(60, 10), one)
-    >>> app = flower.client_app(problem, feddr.FedDR(eta=10.0), feddr.local.SGD(lr=0.01))
+    >>> app = flower.client_app(problem, feddr.FedDR(), feddr.local.SGD(lr=0.01))
     """
     app = ClientApp()
 
@@ -161,8 +162,14 @@ class Node:
         return cls(client, lambda: problem(client, context), algorithm, local, root)
 
     def hello(self, hello: Hello) -> Presence:
-        """Say whose node this is."""
-        return Presence(hello.run, self.client, self.problem.data.train.num_samples if hello.samples else -1)
+        """Say whose node this is, and what else is asked for."""
+        asked = hello.samples or hello.work
+        size = self.problem.data.train.num_samples if asked else -1
+        length = getattr(self.local, "work", None) if hello.work else None
+        work = None if length is None else length(size)
+        return Presence(
+            hello.run, self.client, size if hello.samples else -1, float("nan") if work is None else float(work)
+        )
 
     def checkup(self, checkup: Checkup) -> Working:
         """Say whether a process of this client is at work."""
@@ -171,17 +178,17 @@ class Node:
     def train(self, task: Task, arrays: Any) -> tuple[Upload, Tree]:
         """Do the client's part, and write its state down; return what the server is to count for it."""
         dtype = precisions.of(task.precision)
-        self._check(task)
+        rules = self._rules(task)
         x0 = tree.cast(self.problem.init, dtype)
         message = self._read(arrays, x0, dtype)
         folder = self._folder(task.run)
         with disk.locked(folder):
             states = disk.Generations(folder / "state")
             kept = self._choose(states, task, x0, message)
-            sub = self.algorithm.subproblem(kept.state, message)
+            sub = rules.subproblem(kept.state, message)
             rng = common.client_rng(task.seed, self.client, kept.number)
             solution = self._solver(dtype)(0, sub, rng, task.round, task.probability)
-            state, _ = self.algorithm.finish(kept.state, message, sub, solution)
+            state, _ = rules.finish(kept.state, message, sub, solution)
             number = kept.number + 1
             states.save(number, {"uid": task.uid, "number": number}, disk.flatten(state))
         upload = Upload(
@@ -196,11 +203,11 @@ class Node:
             steps=int(solution.steps),
             error=float(solution.error),
         )
-        return upload, self.algorithm.counted(state, solution.x)
+        return upload, rules.counted(state, solution.x)
 
     def evaluate(self, task: Task, arrays: Any) -> Metrics:
         """Return the means over this client's samples at xbar."""
-        self._check(task)
+        self._rules(task)
         dtype = precisions.of(task.precision)
         xbar = wire.decode(arrays, tree.cast(self.problem.init, dtype), dtype, sent_by_server=True)
         found, test = self._metrics(xbar, dtype), self.problem.data.test
@@ -249,7 +256,8 @@ class Node:
             return Kept(self.algorithm.rejoin(message), task.accepted, rejoined=True)
         return Kept(disk.restore(fresh, own[number]), number)
 
-    def _check(self, task: Task) -> None:
+    def _rules(self, task: Task) -> Deployable:
+        """Return the algorithm with this client's step sizes, if the task is for this node."""
         if task.client != self.client:
             raise ValueError(f"This node is client {self.client}, the task is for client {task.client}.")
         if task.rules != identity.rules(self.algorithm, task.precision, self.problem.init):
@@ -257,3 +265,5 @@ class Node:
                 f"Server and node must have the same algorithm and the same start, this node has {self.algorithm} and "
                 "a start of its own; give both apps the same algorithm, and problems with the server's init."
             )
+        found: Deployable = steps.own(self.algorithm, task.eta, task.alpha)
+        return found

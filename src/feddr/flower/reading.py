@@ -2,17 +2,19 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
 from feddr import tree
-from feddr.algorithms import Algorithm, Deployable
+from feddr.algorithms import Algorithm, Deployable, Roles
+from feddr.algorithms.stepsizes import StepSizes
 from feddr.engines import rounds as common
 from feddr.flower import disk
 from feddr.flower.entries import Entry
 from feddr.flower.federation import Federation
-from feddr.flower.ledger import Ledger
+from feddr.flower.ledger import Ledger, roles
 
 
 @dataclass(frozen=True)
@@ -29,6 +31,10 @@ class Books:
         The clients that it has heard from.
     pending
         Uploads accepted and not aggregated.
+    weights
+        The weights w_i of the problem.
+    step_sizes
+        ``eta``, one number or a list with one for each client, and ``alpha``: whichever of them the method has.
     """
 
     folder: Path
@@ -39,6 +45,14 @@ class Books:
     server: disk.Arrays
     entries: dict[int, Entry]
     pending: int
+    step_sizes: dict[str, Any]
+
+    @property
+    def mean_weights(self) -> list[float]:
+        """The weights v_i of the clients in xtilde: those of the problem, unless they have step sizes of their own."""
+        eta = self.step_sizes.get("eta")
+        own = SimpleNamespace(eta=StepSizes(eta) if isinstance(eta, list) else eta)
+        return [float(v) for v in Roles(own, np.array(self.weights)).mean_weights]
 
     @property
     def numbers(self) -> dict[int, int]:
@@ -65,13 +79,14 @@ def read_run(folder: str | Path) -> Books:
         record.arrays,
         entries,
         len(header["pending"]),
+        header["step_sizes"],
     )
 
 
 def audit(folder: str | Path, algorithm: Algorithm, federation: Federation) -> float:
     """Return how far the server's state is from the table on the disk, relative to its size: (INV).
 
-    It is 0 for methods whose server does not remember clients.
+    The algorithm is the one that the apps were given. It is 0 for methods whose server does not remember clients.
     """
     folder = Path(folder)
     serial, record = _newest(folder)
@@ -80,7 +95,7 @@ def audit(folder: str | Path, algorithm: Algorithm, federation: Federation) -> f
         raise ValueError(f"The run in {folder} is one of {header['settings']['algorithm']}, got {algorithm}.")
     x0 = tree.cast(federation.init, np.dtype(header["settings"]["precision"]))
     prox = common.server_prox(federation.regulariser)
-    ledger = Ledger(folder, algorithm, prox, x0, header["settings"], header["weights"], header["uid"])
+    ledger = Ledger(folder, roles(algorithm, header), prox, x0, header["settings"], header["uid"])
     ledger.load(serial, record)
     return ledger.audit()
 

@@ -4,9 +4,11 @@ A node's number may change when it starts again, a client's never does: it is th
 config. A client belongs to the first node that claims it, until that node is gone.
 """
 
+import math
 from typing import Any
 
 from feddr.flower.clock import Clock
+from feddr.flower.intake import MOST
 from feddr.flower.journal import Journal
 from feddr.flower.messages import Hello, Presence
 from feddr.flower.post import Answer, Post
@@ -53,15 +55,24 @@ class Roster:
     ----------
     clients
         How many there are; others are refused.
-    samples
-        Whether nodes are asked how many samples they have.
+    samples, work
+        Whether nodes are asked how many samples they have, and how long their local work is.
+
+    Attributes
+    ----------
+    node_of
+        The node of each client that has one.
+    told
+        What each client that was asked has said first.
     """
 
-    def __init__(self, post: Post, journal: Journal, clock: Clock, run: str, clients: int, samples: bool) -> None:
+    def __init__(
+        self, post: Post, journal: Journal, clock: Clock, run: str, clients: int, samples: bool, work: bool
+    ) -> None:
         self.post, self.journal, self.clock, self.run = post, journal, clock, run
-        self.clients, self.samples = clients, samples
+        self.clients, self.samples, self.work = clients, samples, work
         self.node_of: dict[int, int] = {}
-        self.counts: dict[int, int] = {}
+        self.told: dict[int, Presence] = {}
         self.pauses = Pauses(clock)
         self._claims: dict[int, int] = {}
         self._asked: dict[int, float] = {}
@@ -95,6 +106,9 @@ class Roster:
                 raise Refused("unknown", f"clients are 0 to {self.clients - 1}, got partition-id={presence.client}")
             if presence.run != self.run or (self.samples and presence.samples < 1):
                 raise Refused("malformed", "a greeting must be answered for this run, with a number of samples")
+            # NaN is an answer: a solver that stops when it is accurate enough has no length of work.
+            if self.work and not (1 / MOST <= presence.work <= MOST or math.isnan(presence.work)):
+                raise Refused("malformed", f"the length of local work is positive and finite, got {presence.work}")
         except Refused as refused:
             self.pauses.failed(node)
             self.journal.write("node_refused", node=str(node), reason=refused.reason, detail=refused.detail)
@@ -102,8 +116,8 @@ class Roster:
         self.pauses.succeeded(node)
         self._patience.pop(node, None)
         self._claims[node] = presence.client
-        if self.samples:
-            self.counts.setdefault(presence.client, presence.samples)
+        if self.samples or self.work:
+            self.told.setdefault(presence.client, presence)
         self._assign(node, presence.client)
         if self.node_of[presence.client] != node:
             self.journal.write(
@@ -117,7 +131,7 @@ class Roster:
 
     def _greet(self, node: int) -> None:
         """Ask a node whose it is; if it does not answer, again after a while that doubles."""
-        if self.post.send("hello", node, Hello(self.run, self.samples).content()):
+        if self.post.send("hello", node, Hello(self.run, self.samples, self.work).content()):
             self._patience[node] = 2 * self._patience.get(node, SILENCE / 2)
             self._asked[node] = self.clock.now() + self._patience[node]
 
@@ -126,8 +140,14 @@ class Roster:
             self.node_of[client] = node
             # Whatever an earlier node of this client had to do was lost with it, or is done again by this one.
             self.post.forget(lambda sent: sent.client == client)
-            known: dict[str, Any] = {"samples": self.counts[client]} if client in self.counts else {}
-            self.journal.write("node", node=str(node), client=client, **known)
+            self.journal.write("node", node=str(node), client=client, **self._known(client))
+
+    def _known(self, client: int) -> dict[str, Any]:
+        one = self.told.get(client)
+        if one is None:
+            return {}
+        samples: dict[str, Any] = {"samples": one.samples} if one.samples > 0 else {}
+        return {**samples, "work": one.work} if one.work > 0 else samples
 
     def _strike(self, node: int) -> None:
         client = self._claims.pop(node)

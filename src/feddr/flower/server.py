@@ -40,7 +40,8 @@ def server_app(
     ----------
     federation, algorithm, sampling
         What the server knows of the problem, the method, and who takes part in a round (everybody by default); or
-        functions from Flower's context to them. The nodes need the same algorithm.
+        functions from Flower's context to them. The nodes need the same algorithm. Where its eta or alpha is "auto",
+        nodes report the length of their local work, which must be fixed (SGD, optax), and the run waits until all have.
     name
         Of the run, and of its folder.
     rounds
@@ -75,7 +76,7 @@ def server_app(
     >>> from feddr import flower
     >>> model = feddr.models.linear(13)
     >>> hospitals = flower.Federation(init=model.init(0), clients=4, g=feddr.prox.L1(0.01))
-    >>> app = flower.server_app(hospitals, feddr.FedDR(eta=1.0, alpha=1.5), name="hearts", rounds=50)
+    >>> app = flower.server_app(hospitals, feddr.FedDR(), name="hearts", rounds=50)
     """
     settings = Settings(
         name,

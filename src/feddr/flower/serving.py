@@ -7,11 +7,11 @@ from typing import Any
 from flwr.serverapp import Grid
 
 from feddr import cache, tree
-from feddr.algorithms import Algorithm, Asynchronous, Deployable
+from feddr.algorithms import Algorithm, Asynchronous, Deployable, stepsizes
 from feddr.engines import rounds as common
-from feddr.flower import disk, identity, turns
+from feddr.flower import census, disk, identity, steps, turns
 from feddr.flower.clock import Clock, Monotonic
-from feddr.flower.deployment import LONGEST_WAIT, Abandoned, Deployment
+from feddr.flower.deployment import Deployment
 from feddr.flower.federation import Federation
 from feddr.flower.journal import Journal
 from feddr.flower.ledger import Ledger
@@ -67,6 +67,7 @@ def check(federation: Federation, algorithm: Algorithm, sampling: Sampling, sett
     if isinstance(algorithm, Asynchronous) and not isinstance(sampling, Full):
         raise ValueError(f"{name} takes clients as they come, got {sampling}; leave it out, or use FedDR.")
     sampling.check(federation.clients)
+    stepsizes.check(algorithm, federation.clients)
     settings.check(algorithm, federation.clients)
     return algorithm
 
@@ -84,17 +85,21 @@ def open_run(
     place, x0 = settings.place, tree.cast(federation.init, settings.dtype)
     journal = Journal(place / "log.jsonl")
     post = Post(grid, clock, settings.ttl, journal)
-    roster = Roster(post, journal, clock, settings.name, federation.clients, federation.weights == "samples")
     rules = identity.rules(algorithm, settings.precision, federation.init)
     asked = _identity(federation, algorithm, sampling, settings, rules)
     prox = common.server_prox(federation.regulariser)
     ledger = Ledger.resume(place, algorithm, prox, x0, asked)
-    event = "start" if ledger is None else "resume"
+    event, new = ("start", True) if ledger is None else ("resume", False)
+    samples, work = new and federation.weights == "samples", new and steps.is_open(algorithm)
+    roster = Roster(post, journal, clock, settings.name, federation.clients, samples, work)
     if ledger is None:
-        weights = federation.known_weights() or _count_samples(federation, settings, roster, clock)
-        ledger = Ledger.start(place, algorithm, prox, x0, asked, weights)
+        roles, words = census.settle(federation, algorithm, settings, roster, clock, progress)
+        ledger = Ledger.start(place, roles, prox, x0, asked, words)
     journal.write(event, name=settings.name, uid=ledger.uid, version=ledger.version, **asked)
     journal.write("audit", error=ledger.audit())
+    if ledger.words:
+        journal.write("step_sizes", words=ledger.words, **steps.numbers(ledger.roles.algorithm))
+        progress.say(f"{type(algorithm).__name__}: {ledger.words}")
     rows = Rows(place, federation, settings.dtype, ledger.weights)
     rows.resume(ledger.version)
     return Deployment(
@@ -119,25 +124,10 @@ def _identity(
     }
 
 
-def _count_samples(federation: Federation, settings: Settings, roster: Roster, clock: Clock) -> list[float]:
-    """Wait until every client has said how many samples it has, and return the weights."""
-    begin = clock.now()
-    while len(roster.counts) < federation.clients:
-        roster.refresh()
-        for answer in roster.post.answers():
-            roster.take(answer)
-        if settings.patience is not None and clock.now() - begin > settings.patience:
-            missing = sorted(set(range(federation.clients)) - set(roster.counts))
-            raise Abandoned(
-                f"weights='samples' needs every client's number of samples, clients {missing[:10]} were not heard from "
-                f"within {settings.patience:g} s; start their nodes, or give the weights."
-            )
-        clock.sleep(LONGEST_WAIT)
-    return federation.sample_weights(roster.counts)
-
-
 def _save_settings(place: Path, run: Deployment) -> None:
     settings = {**run.ledger.settings, "rounds": run.ledger.version, "evaluate_every": run.settings.evaluate_every}
+    if run.ledger.words:
+        settings["step_sizes"] = run.ledger.words
     text = json.dumps({"engine": "flower", "name": run.settings.name, **settings}, indent=2)
     disk.write(place / "settings.json", f"{text}\n".encode())
 

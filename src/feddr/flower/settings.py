@@ -90,11 +90,6 @@ class Settings:
                 f"{name} needs every client in every round, got deadline={self.deadline} and "
                 f"min_replies={self.min_replies}; leave them out, or use FedDR."
             )
-        if "auto" in (getattr(algorithm, "eta", None), getattr(algorithm, "alpha", None)):
-            raise ValueError(
-                f'A deployment needs numbers for eta and alpha, got {algorithm}: "auto" would look at the data of all '
-                "clients at once; take what feddr.theory.recommend says for data like theirs."
-            )
 
 
 def _value(key: str, field: "dataclasses.Field[Any]", value: Any) -> Any:

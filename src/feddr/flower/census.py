@@ -1,0 +1,103 @@
+"""What the server must hear from every client before the first update: numbers of samples, and lengths of work.
+
+Each is one number, sent with the answer to the greeting, and asked for only where the run depends on it: the samples
+for ``weights="samples"``, the length T_i = lr x steps of the client's work for ``eta="auto"`` and ``alpha="auto"``.
+"""
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from feddr.algorithms import Deployable, Roles
+from feddr.flower.clock import Clock
+from feddr.flower.deployment import LONGEST_WAIT, Abandoned
+from feddr.flower.federation import Federation
+from feddr.flower.progress import Progress
+from feddr.flower.roster import Roster
+from feddr.flower.settings import Settings
+from feddr.theory import fixed_work
+
+REMIND = 60.0
+"""Seconds between lines that say who is waited for."""
+
+
+class Settled(NamedTuple):
+    """The algorithm with numbers and the weights, and how the numbers were chosen; no words where they were given."""
+
+    roles: Roles
+    words: str = ""
+
+
+def settle(
+    federation: Federation,
+    algorithm: Deployable,
+    settings: Settings,
+    roster: Roster,
+    clock: Clock,
+    progress: Progress,
+) -> Settled:
+    """Wait until every client has said what the run depends on, and return the weights and step sizes.
+
+    Raises
+    ------
+    Abandoned
+        Where somebody has not been heard from within the run's patience.
+    ValueError
+        Where step sizes are to follow from the length of the work, and a client's solver has none.
+    """
+    _wait(algorithm, federation.clients, settings, roster, clock, progress)
+    told = [roster.told[i] for i in sorted(roster.told)]
+    weights = federation.known_weights() or federation.sample_weights({one.client: one.samples for one in told})
+    found: Any = algorithm
+    words = ""
+    if roster.work:
+        found, words = fixed_work.choose(algorithm, np.array([one.work for one in told]))
+        fixed_work.warn(found)
+    roster.samples = roster.work = False  # whoever comes later need not say it again
+    return Settled(Roles(found, np.array(weights)), words)
+
+
+def _wait(
+    algorithm: Deployable, clients: int, settings: Settings, roster: Roster, clock: Clock, progress: Progress
+) -> None:
+    begin = clock.now()
+    remind = begin + REMIND
+    while (roster.samples or roster.work) and len(roster.told) < clients:
+        roster.refresh()
+        for answer in roster.post.answers():
+            roster.take(answer)
+        _check_work(algorithm, roster)
+        missing = sorted(set(range(clients)) - set(roster.told))
+        if settings.patience is not None and clock.now() - begin > settings.patience:
+            needed, remedy = _needed(algorithm, roster)
+            raise Abandoned(
+                f"{needed}, clients {missing[:10]} were not heard from within {settings.patience:g} s; start their "
+                f"nodes, or {remedy}."
+            )
+        if clock.now() >= remind and missing:
+            remind += REMIND
+            needed, _ = _needed(algorithm, roster)
+            progress.say(f"{needed}, waiting for clients {missing[:10]}; look at {roster.journal.path}")
+        clock.sleep(LONGEST_WAIT)
+
+
+def _needed(algorithm: Deployable, roster: Roster) -> tuple[str, str]:
+    """Return what the run waits for, and how to do without it."""
+    work = f'"auto" in {algorithm} needs the length of every client\'s local work', "give eta and alpha numbers"
+    samples = "weights='samples' needs every client's number of samples", "give the weights"
+    if roster.work and roster.samples:
+        return f"{samples[0]} and {work[0]}", f"{samples[1]}, and {work[1]}"
+    return work if roster.work else samples
+
+
+def _check_work(algorithm: Deployable, roster: Roster) -> None:
+    """Refuse "auto" where a client's solver has no fixed work: the theory would ask for the data of all at once."""
+    without = [i for i, one in sorted(roster.told.items()) if roster.work and math.isnan(one.work)]
+    if without:
+        raise ValueError(
+            f'"auto" in a deployment follows from the length of local work, lr x steps, which must be fixed, got '
+            f"{algorithm} and a local solver without it from clients {without[:10]}; use SGD or Optax there, give the "
+            "solver a method work(size), or give eta and alpha the numbers that feddr.theory.recommend says for data "
+            "like theirs."
+        )

@@ -1,0 +1,58 @@
+"""Step sizes between server and nodes: the numbers of a run, and those that a client is told.
+
+Server and nodes are given the algorithm as the user has written it, and compare that. What it leaves open, "auto", is
+settled once by the server; a node gets its own eta_i and alpha with each task.
+"""
+
+import dataclasses
+import math
+from typing import Any
+
+from feddr.algorithms import Roles
+from feddr.algorithms.stepsizes import StepSizes
+
+NAMES = ("eta", "alpha")
+
+
+def is_open(algorithm: Any) -> bool:
+    """Return whether the algorithm leaves a step size to be chosen."""
+    return any(getattr(algorithm, name, None) == "auto" for name in NAMES)
+
+
+def numbers(algorithm: Any) -> dict[str, Any]:
+    """Return the step sizes of an algorithm as plain values: what the books keep, and ``settled`` takes."""
+    found = {name: getattr(algorithm, name) for name in NAMES if hasattr(algorithm, name)}
+    return {name: list(value) if isinstance(value, StepSizes) else value for name, value in found.items()}
+
+
+def settled(algorithm: Any, numbers: dict[str, Any]) -> Any:
+    """Return the algorithm with the step sizes of a run."""
+    return dataclasses.replace(algorithm, **numbers) if is_open(algorithm) else algorithm
+
+
+def told(roles: Roles, client: int) -> dict[str, float]:
+    """Return the eta_i and alpha that a client is told, NaN where the method has none."""
+    rules = roles.client(client)
+    return {name: float(getattr(rules, name, math.nan)) for name in NAMES}
+
+
+def own(algorithm: Any, eta: float, alpha: float) -> Any:
+    """Return the rules of a client that was told its eta_i and alpha: they stand in for "auto" and for a list.
+
+    Raises
+    ------
+    ValueError
+        Where they are out of their range.
+    """
+    chosen: dict[str, float] = {}
+    if getattr(algorithm, "eta", None) == "auto" or isinstance(getattr(algorithm, "eta", None), StepSizes):
+        if not 0 < eta < math.inf:
+            raise ValueError(f"A task must bring a positive step size, got eta={eta}; look at the server's log.jsonl.")
+        chosen["eta"] = eta
+    if getattr(algorithm, "alpha", None) == "auto":
+        if not 0 < alpha <= 2:
+            raise ValueError(
+                f"A task must bring a relaxation in (0, 2], got alpha={alpha}; look at the server's log.jsonl."
+            )
+        chosen["alpha"] = alpha
+    return dataclasses.replace(algorithm, **chosen) if chosen else algorithm
