@@ -154,7 +154,7 @@ def test_auto_takes_the_recommended_step_sizes_and_prints_them(capsys: pytest.Ca
     problem = make(0)
     result = run(problem, feddr.FedDR(eta="auto", alpha="auto", init="full"))
     best = feddr.theory.recommend(problem)
-    assert result.algorithm == feddr.FedDR(eta=best.eta, alpha=best.alpha, init="full")
+    assert result.algorithm == feddr.FedDR(eta=best.eta, alpha=best.alpha, init="full", mean="all")
     assert f"eta = {best.eta:.4g}" in capsys.readouterr().err
     assert certificate(result).certified
     again = run(problem, feddr.FedDR(eta=9.0, init="full"), eta="auto", alpha="auto")

@@ -145,7 +145,7 @@ def test_entries_that_no_client_moves_stay(algorithm: Algorithm) -> None:
     s = algorithm.server({"a": np.array([1.0, 2.0]), "b": np.ones(1)})
     for _ in range(3):
         moved = {"a": s.xbar["a"] + np.array([0.0, 0.1]), "b": s.xbar["b"]}
-        s = algorithm.aggregate(s, feddr.algorithms.Uploads(moved, 1.0, 0.0), lambda x, _: x)
+        s = algorithm.aggregate(s, feddr.algorithms.Uploads(moved, 1.0, 0.0, 0.0), lambda x, _: x)
     assert (s.xbar["a"][0], s.xbar["b"][0]) == (1.0, 1.0)
     assert s.xbar["a"][1] > 2.01
 
