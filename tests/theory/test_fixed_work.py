@@ -50,27 +50,63 @@ def test_the_rule(regression_data: feddr.FederatedData) -> None:
         result = engine(problem, feddr.FedDR(), local=solver, rounds=2)
         chosen: Any = result.algorithm
         assert chosen.eta == pytest.approx(tuple(expected))
-        assert chosen.alpha == fixed_work.ALPHA
-        assert result.settings["step_sizes"].startswith(f"alpha = {fixed_work.ALPHA:g}; eta_i = ")
+        assert (chosen.alpha, chosen.init, chosen.mean) == (1 + fixed_work.A, "joining", "active")
+        assert result.settings["step_sizes"].startswith(f"alpha = {1 + fixed_work.A:g}; eta_i = ")
     asynchronous: Any = feddr.simulate_async(problem, feddr.AsyncFedDR(), local=solver, updates=2).algorithm
     assert asynchronous.eta == chosen.eta
-    assert asynchronous.alpha == fixed_work.ALPHA_ASYNCHRONOUS
+    assert (asynchronous.alpha, asynchronous.mean) == (fixed_work.ALPHA_ASYNCHRONOUS, "all")
+    some: Any = feddr.simulate(
+        problem, feddr.FedDR(), local=solver, sampling=feddr.sampling.Uniform(2), rounds=1
+    ).algorithm
+    assert some.eta == pytest.approx(tuple(np.sqrt(0.4) * expected))
+    assert some.alpha == pytest.approx(1 + fixed_work.A * np.sqrt(0.4))
 
 
 def test_what_is_given_stays(regression_data: feddr.FederatedData) -> None:
     problem, solver = feddr.Problem(squares, regression_data, np.zeros(6)), local.SGD(lr=0.1)
     first: Any = feddr.simulate(problem, feddr.FedDR(eta=3.0), local=solver, rounds=1).algorithm
     second: Any = feddr.simulate(problem, feddr.FedDR(alpha=1.7), local=solver, rounds=1).algorithm
-    assert (first.eta, first.alpha) == (3.0, fixed_work.ALPHA)
+    assert (first.eta, first.alpha) == (3.0, 1 + fixed_work.A)
     assert (len(second.eta), second.alpha) == (5, 1.7)
     third = feddr.simulate(problem, feddr.FedDR(eta=3.0, alpha=1.7), local=solver, rounds=1)
     assert "step_sizes" not in third.settings
 
 
 def test_equal_clients_have_one_step_size() -> None:
-    algorithm, words = fixed_work.choose(feddr.FedDR(), np.full(4, 0.25))
+    four = fixed_work.Federation(np.full(4, 0.25), 1.0, feddr.prox.Zero(), np.ones(2))
+    algorithm, words = fixed_work.choose(feddr.FedDR(), np.full(4, 0.25), four)
     assert algorithm.eta == 0.25 * fixed_work.C
     assert "eta = " in words
+
+
+@pytest.mark.parametrize("g", [feddr.prox.L1(0.01), feddr.prox.GroupL2(0.05, [[0, 1], [2, 3, 4]])], ids=repr)
+def test_step_sizes_do_not_empty_the_model(g: feddr.prox.Regulariser) -> None:
+    """prox_{eta g} leaves the start the share KEPT of its norm, and no more is given away than that."""
+    rng = np.random.default_rng(0)
+    x0, work = rng.normal(0.0, 0.1, 5), np.array([3.0, 30.0, 7.0])
+    weights = np.array([0.2, 0.5, 0.3])
+    algorithm, words = fixed_work.choose(feddr.FedDR(), work, fixed_work.Federation(weights, 1.0, g, x0))
+    free, _ = fixed_work.choose(feddr.FedDR(), work, fixed_work.Federation(weights, 1.0, feddr.prox.Zero(), x0))
+    eta = 1 / np.sum(weights / np.array(algorithm.eta))
+    kept = np.linalg.norm(g.prox(x0, eta)) / np.linalg.norm(x0)
+    assert fixed_work.KEPT <= kept < fixed_work.KEPT + 0.02
+    ratios = np.array(free.eta) / np.array(algorithm.eta)
+    assert np.ptp(ratios) < 1e-9 * ratios[0]
+    assert "which would empty the model" in words
+
+
+@pytest.mark.parametrize(
+    ("g", "x0"),
+    [
+        (feddr.prox.L1(1e-6), np.ones(4)),
+        (feddr.prox.L2Ball(0.1), np.ones(4)),
+        (feddr.prox.L1(1.0), np.zeros(4)),
+        (feddr.prox.Zero(), np.ones(4)),
+    ],
+    ids=["weak", "constraint", "zero start", "none"],
+)
+def test_step_sizes_are_lowered_only_where_that_helps(g: feddr.prox.Regulariser, x0: Any) -> None:
+    assert fixed_work.largest(g, x0, 50.0) == 1.0
 
 
 def test_certified_solvers_have_what_the_theory_recommends(regression_data: feddr.FederatedData) -> None:
@@ -79,6 +115,7 @@ def test_certified_solvers_have_what_the_theory_recommends(regression_data: fedd
     chosen: Any = result.algorithm
     best = feddr.theory.recommend(problem)
     assert (chosen.alpha, chosen.eta) == (best.alpha, best.eta)
+    assert (chosen.init, chosen.mean) == ("lazy", "all")
     assert result.settings["step_sizes"].startswith(f"alpha = {best.alpha:.4g}, eta = {best.eta:.4g}.")
 
 

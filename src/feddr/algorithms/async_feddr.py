@@ -41,7 +41,7 @@ class AsyncFedDR(FedDR):
     Examples
     --------
     >>> AsyncFedDR(buffer=5)
-    AsyncFedDR(eta='auto', alpha='auto', init='lazy', start='xbar', mean='auto', buffer=5, tau=None)
+    AsyncFedDR(eta='auto', alpha='auto', init='auto', start='xbar', mean='auto', buffer=5, tau=None)
     """
 
     buffer: int = 1

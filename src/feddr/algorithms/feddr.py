@@ -77,10 +77,11 @@ class FedDR:
     alpha
         Relaxation, in (0, 2], or ``"auto"``. With a solver of fixed work 2 - alpha is the momentum of xbar.
     init
-        ``"lazy"``: x_i = y_i = xhat_i = x^0 for everybody, and no start-up round.
+        ``"lazy"``: x_i = y_i = x^0 for everybody, and no start-up round.
         ``"full"``: a start-up round in which every client solves its subproblem at x^0.
         ``"joining"``: a client enters the mean when it is first heard from, starting at the xbar that it was sent, so
         that clients not heard from do not hold xtilde back at x^0. Once everybody has joined it is Algorithm 1.
+        ``"auto"``: joining with a local solver of fixed work, lazy with a certified one.
     start
         Where the local solver starts: ``"xbar"``, at the model that the client was sent, or ``"own"``, at the client's
         last model x_i, as the authors' code does. With an exact prox it makes no difference; with a fixed amount of
@@ -104,13 +105,13 @@ class FedDR:
     Examples
     --------
     >>> FedDR()
-    FedDR(eta='auto', alpha='auto', init='lazy', start='xbar', mean='auto')
+    FedDR(eta='auto', alpha='auto', init='auto', start='xbar', mean='auto')
     >>> published = FedDR(eta=1000.0, alpha=1.95, start="own", mean="all")
     """
 
     eta: float | Literal["auto"] | Sequence[float] = "auto"
     alpha: float | Literal["auto"] = "auto"
-    init: str = "lazy"
+    init: str = "auto"
     start: str = "xbar"
     mean: str = "auto"
 
@@ -125,8 +126,8 @@ class FedDR:
             raise ValueError(f'eta must be positive, one such number for each client, or "auto", got {self.eta!r}.')
         if self.alpha != "auto" and (isinstance(self.alpha, str) or not 0 < self.alpha <= 2):
             raise ValueError(f'alpha must be in (0, 2], or "auto", got {self.alpha!r}.')
-        if self.init not in INITS:
-            raise ValueError(f"init must be one of {', '.join(INITS)}, got {self.init!r}.")
+        if self.init not in (*INITS, "auto"):
+            raise ValueError(f'init must be one of {", ".join(INITS)}, or "auto", got {self.init!r}.')
         check_start(self.start)
         if self.mean not in (*MEANS, "auto"):
             raise ValueError(f'mean must be one of {", ".join(MEANS)}, or "auto", got {self.mean!r}.')

@@ -16,6 +16,7 @@ from feddr.flower.federation import Federation
 from feddr.flower.progress import Progress
 from feddr.flower.roster import Roster
 from feddr.flower.settings import Settings
+from feddr.sampling import Sampling
 from feddr.theory import fixed_work
 
 REMIND = 60.0
@@ -32,6 +33,7 @@ class Settled(NamedTuple):
 def settle(
     federation: Federation,
     algorithm: Deployable,
+    sampling: Sampling,
     settings: Settings,
     roster: Roster,
     clock: Clock,
@@ -52,7 +54,9 @@ def settle(
     found: Any = algorithm
     words = ""
     if roster.work:
-        found, words = fixed_work.choose(algorithm, np.array([one.work for one in told]))
+        participation = float(np.mean(sampling.probabilities(federation.clients)))
+        known = fixed_work.Federation(np.array(weights), participation, federation.regulariser, federation.init)
+        found, words = fixed_work.choose(algorithm, np.array([one.work for one in told]), known)
         fixed_work.warn(found)
     roster.samples = roster.work = False  # whoever comes later need not say it again
     return Settled(Roles(found, np.array(weights)), words)

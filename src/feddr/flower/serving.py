@@ -93,7 +93,7 @@ def open_run(
     samples, work = new and federation.weights == "samples", new and steps.is_open(algorithm)
     roster = Roster(post, journal, clock, settings.name, federation.clients, samples, work)
     if ledger is None:
-        roles, words = census.settle(federation, algorithm, settings, roster, clock, progress)
+        roles, words = census.settle(federation, algorithm, sampling, settings, roster, clock, progress)
         ledger = Ledger.start(place, roles, prox, x0, asked, words)
     journal.write(event, name=settings.name, uid=ledger.uid, version=ledger.version, **asked)
     journal.write("audit", error=ledger.audit())

@@ -84,7 +84,7 @@ class Resolved(NamedTuple):
 def resolve(
     algorithm: Any, problem: "Problem | Differentiable", sampling: "Sampling", local: Any, **given: Any
 ) -> Resolved:
-    """Return the algorithm with numbers where its eta or alpha is "auto", print them, and warn of an alpha below 1.
+    """Return the algorithm with nothing left "auto", print its step sizes, and warn of an alpha below 1.
 
     Parameters
     ----------
@@ -106,6 +106,8 @@ def resolve(
         raise ValueError(f"{type(algorithm).__name__} has no {name}, got {name}={value!r}; leave it out, or use FedDR.")
     if given:
         algorithm = dataclasses.replace(algorithm, **given)
+    if _of(algorithm, "init") == "auto":
+        algorithm = dataclasses.replace(algorithm, init="lazy" if local.certified else "joining")
     if _of(algorithm, "mean") == "auto":
         active = not local.certified and not hasattr(algorithm, "buffer")
         algorithm = dataclasses.replace(algorithm, mean="active" if active else "all")
@@ -115,7 +117,9 @@ def resolve(
         found = _recommended(algorithm, problem, sampling, local)
     else:
         work = fixed_work.work(local, problem.data.sizes) if _of(algorithm, "eta") == "auto" else None
-        found = Resolved(*fixed_work.choose(algorithm, work))
+        participation = float(np.mean(sampling.probabilities(problem.data.num_clients)))
+        federation = fixed_work.Federation(problem.client_weights, participation, problem.regulariser, problem.init)
+        found = Resolved(*fixed_work.choose(algorithm, work, federation))
     if found.words:
         print(f"{type(algorithm).__name__}: {found.words}", file=sys.stderr)
     if not local.certified:

@@ -1,27 +1,38 @@
 """Step sizes for local solvers of fixed work, such as SGD for some epochs: a rule that was found by measurement.
 
 What counts is eta_i beside the length T_i of the client's work, lr x steps: far below it the proximal term holds the
-client at y_i, far above it the term does nothing. With T the mean of the T_i,
+client at y_i, far above it the term does nothing. With T the mean of the T_i and p the share of clients in a round,
 
-    eta_i = C T (T_i / T)^Q
+    eta_i = C sqrt(p) T (T_i / T)^Q,    alpha = 1 + A sqrt(p)
 
 Clients with more work have larger step sizes, and count for less in the server's mean, but for less than in
-proportion. docs/WHY.md has the reasons and docs/REPRODUCTION.md the figures. Nothing is guaranteed.
+proportion. The fewer take part, the longer an error of one round is remembered: step sizes are smaller, and so is the
+damping of the momentum, which reaches a client only when it takes part.
+
+A penalty g is the server's affair, whose prox_{eta g} sets entries below eta times the strength of an l1 norm to zero.
+A network that is all zero hardly moves again, so all step sizes are lowered together until prox_{eta g}(x^0) has the
+share KEPT of the norm of x^0. docs/WHY.md has the reasons. Nothing is guaranteed.
 """
 
 import dataclasses
+import math
 import warnings
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from feddr import precision, tree
+from feddr.tree import Tree
+
 if TYPE_CHECKING:
     from feddr.local import LocalSolver
+    from feddr.prox import Regulariser
 
-C, Q = 20.0, 0.75
-ALPHA, ALPHA_ASYNCHRONOUS = 1.1, 1.2
-"""Relaxations: xbar has the momentum 2 - alpha."""
+C, Q, A = 20.0, 0.75, 0.1
+KEPT = 0.7
+ALPHA_ASYNCHRONOUS = 1.2
+"""The relaxation where clients are heard one at a time; eta_i is then as for p = 1."""
 
 
 class StepSizeWarning(UserWarning):
@@ -47,19 +58,38 @@ def work(local: "LocalSolver", sizes: NDArray[np.int64]) -> NDArray[np.float64]:
     return np.array(found, np.float64)[which]
 
 
-def etas(work: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the step sizes of clients whose work has these lengths.
+def etas(work: NDArray[np.float64], participation: float = 1.0) -> NDArray[np.float64]:
+    """Return the step sizes of clients whose work has these lengths, and of whom such a share takes part in a round.
 
     Examples
     --------
-    >>> etas(np.array([1.0, 1.0]))
-    array([20., 20.])
+    >>> etas(np.array([1.0, 1.0]), participation=0.25)
+    array([10., 10.])
     """
     mean = float(np.mean(work))
-    return C * mean * (work / mean) ** Q
+    return C * math.sqrt(participation) * mean * (work / mean) ** Q
 
 
-def choose(algorithm: Any, work: NDArray[np.float64] | None) -> tuple[Any, str]:
+class Federation(NamedTuple):
+    """What the step sizes of a run follow from.
+
+    Parameters
+    ----------
+    weights
+        The weights w_i of the clients.
+    participation
+        The share of clients that takes part in a round, on average.
+    g, x0
+        The regulariser and the start.
+    """
+
+    weights: NDArray[np.float64]
+    participation: float
+    g: "Regulariser"
+    x0: Tree
+
+
+def choose(algorithm: Any, work: NDArray[np.float64] | None, federation: Federation) -> tuple[Any, str]:
     """Return the algorithm with numbers where its eta or alpha is "auto", and how they were chosen.
 
     Parameters
@@ -68,29 +98,62 @@ def choose(algorithm: Any, work: NDArray[np.float64] | None) -> tuple[Any, str]:
         ``FedDR`` or ``AsyncFedDR``.
     work
         The length of each client's work; only needed where eta is "auto".
+    federation
+        What else counts.
 
     Examples
     --------
     >>> import feddr
-    >>> choose(feddr.FedDR(), np.array([0.5, 0.5]))[0]
-    FedDR(eta=10.0, alpha=1.1, init='lazy', start='xbar')
+    >>> two = Federation(np.array([0.5, 0.5]), 1.0, feddr.prox.Zero(), np.zeros(3))
+    >>> choose(feddr.FedDR(), np.array([0.5, 0.5]), two)[0]
+    FedDR(eta=10.0, alpha=1.1, init='auto', start='xbar', mean='auto')
     """
     chosen: dict[str, Any] = {}
     words = []
+    asynchronous = hasattr(algorithm, "buffer")
+    p = 1.0 if asynchronous else federation.participation
     if algorithm.alpha == "auto":
-        chosen["alpha"] = ALPHA_ASYNCHRONOUS if hasattr(algorithm, "buffer") else ALPHA
-        words.append(f"alpha = {chosen['alpha']:g}")
+        chosen["alpha"] = ALPHA_ASYNCHRONOUS if asynchronous else 1.0 + A * math.sqrt(p)
+        words.append(f"alpha = {chosen['alpha']:.4g}")
     if algorithm.eta == "auto":
         assert work is not None
-        found, mean = etas(work), float(np.mean(work))
+        found, mean = etas(work, p), float(np.mean(work))
+        bearable = largest(federation.g, federation.x0, 1.0 / float(np.sum(federation.weights / found)))
+        found = found * bearable
         low, high = float(found.min()), float(found.max())
         chosen["eta"] = low if low == high else found.tolist()
+        factor = f"{C * math.sqrt(p) * bearable:.3g}"
         length = f"the mean length T = {mean:.4g} of the local work, lr x steps"
         if low == high:
-            words.append(f"eta = {low:.4g}, {C:g} times {length}")
+            words.append(f"eta = {low:.4g}, {factor} times {length}")
         else:
-            words.append(f"eta_i = {C:g} T (T_i / T)^{Q:g}, from {low:.4g} to {high:.4g}, with {length}")
+            words.append(f"eta_i = {factor} T (T_i / T)^{Q:g}, from {low:.4g} to {high:.4g}, with {length}")
+        if bearable < 1:
+            words.append(
+                f"{1 / bearable:.3g} times smaller than without g = {federation.g}, which would empty the model"
+            )
     return dataclasses.replace(algorithm, **chosen), "; ".join(words) + "."
+
+
+def largest(g: "Regulariser", x0: Tree, eta: float) -> float:
+    """Return the largest factor, up to 1, such that the prox with that part of eta leaves the start enough of its norm.
+
+    It is 1 where no factor helps: for constraints, whose prox does not depend on eta, and for a start at zero.
+    """
+
+    def kept(factor: float) -> float:
+        with precision.scope(np.float64):
+            return tree.norm(tree.map(np.asarray, g.prox(start, factor * eta)))
+
+    start = tree.cast(x0, np.float64)
+    enough = KEPT * tree.norm(start)
+    low, high = 1e-9, 1.0
+    if kept(high) >= enough or kept(low) < enough:
+        return 1.0
+    while high > 1.01 * low:
+        middle = math.sqrt(low * high)
+        low, high = (middle, high) if kept(middle) >= enough else (low, middle)
+    return low
 
 
 def warn(algorithm: Any) -> None:
