@@ -1,6 +1,7 @@
 """AsyncFedDR: FedDR's rules on another schedule (Tran-Dinh, Pham, Phan and Nguyen 2021, Algorithm 2)."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from feddr.algorithms.feddr import FedDR
 
@@ -46,6 +47,8 @@ class AsyncFedDR(FedDR):
 
     buffer: int = 1
     tau: int | None = None
+
+    mean_without_theory: ClassVar[str] = "all"
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -1,8 +1,8 @@
 """FedDR: randomised Douglas-Rachford splitting (Tran-Dinh, Pham, Phan and Nguyen 2021, Algorithm 1)."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import ClassVar, Literal, NamedTuple
+from dataclasses import dataclass, replace
+from typing import ClassVar, Literal, NamedTuple, Self
 
 from feddr import tree
 from feddr.algorithms.algorithm import Prox, Uploads
@@ -118,6 +118,7 @@ class FedDR:
     composite: ClassVar[bool] = True
     partial: ClassVar[bool] = True
     mean_gradient: ClassVar[bool] = False
+    mean_without_theory: ClassVar[str] = "active"
 
     def __post_init__(self) -> None:
         if not isinstance(self.eta, str | int | float):
@@ -131,6 +132,12 @@ class FedDR:
         check_start(self.start)
         if self.mean not in (*MEANS, "auto"):
             raise ValueError(f'mean must be one of {", ".join(MEANS)}, or "auto", got {self.mean!r}.')
+
+    def settled(self, certified: bool) -> Self:
+        """Return the algorithm with init and mean in the place of "auto", for a local solver of this kind."""
+        init = ("lazy" if certified else "joining") if self.init == "auto" else self.init
+        mean = ("all" if certified else self.mean_without_theory) if self.mean == "auto" else self.mean
+        return replace(self, init=init, mean=mean)
 
     @property
     def full_start(self) -> bool:

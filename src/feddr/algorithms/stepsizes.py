@@ -71,7 +71,16 @@ class Roles:
 
     def client(self, i: int) -> Any:
         """Return the rules of client i, with its eta_i."""
-        return self.algorithm if self.etas is None else dataclasses.replace(self.algorithm, eta=float(self.etas[i]))
+        if self.etas is None:
+            return self.algorithm
+        if i not in self._clients:
+            self._clients[i] = dataclasses.replace(self.algorithm, eta=float(self.etas[i]))
+        return self._clients[i]
+
+    @cached_property
+    def _clients(self) -> dict[int, Any]:
+        """The rules of clients that have been asked for: making them takes as long as a tiny client's work."""
+        return {}
 
     @cached_property
     def mean_weights(self) -> NDArray[np.float64]:

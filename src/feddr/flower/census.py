@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from feddr.algorithms import Deployable, Roles
+from feddr.flower import steps
 from feddr.flower.clock import Clock
 from feddr.flower.deployment import LONGEST_WAIT, Abandoned
 from feddr.flower.federation import Federation
@@ -59,7 +60,7 @@ def settle(
         found, words = fixed_work.choose(algorithm, np.array([one.work for one in told]), known)
         fixed_work.warn(found)
     roster.samples = roster.work = False  # whoever comes later need not say it again
-    return Settled(Roles(found, np.array(weights)), words)
+    return Settled(Roles(steps.settled(found, {}), np.array(weights)), words)
 
 
 def _wait(

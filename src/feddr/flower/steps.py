@@ -8,7 +8,7 @@ import dataclasses
 import math
 from typing import Any
 
-from feddr.algorithms import Roles
+from feddr.algorithms import FedDR, Roles
 from feddr.algorithms.stepsizes import StepSizes
 
 NAMES = ("eta", "alpha")
@@ -26,7 +26,12 @@ def numbers(algorithm: Any) -> dict[str, Any]:
 
 
 def settled(algorithm: Any, numbers: dict[str, Any]) -> Any:
-    """Return the algorithm with the step sizes of a run."""
+    """Return the algorithm with the step sizes of a run.
+
+    What else is "auto" is settled as for a local solver of fixed work: nothing is certified in a deployment.
+    """
+    if isinstance(algorithm, FedDR):
+        algorithm = algorithm.settled(certified=False)
     return dataclasses.replace(algorithm, **numbers) if is_open(algorithm) else algorithm
 
 
@@ -55,4 +60,4 @@ def own(algorithm: Any, eta: float, alpha: float) -> Any:
                 f"A task must bring a relaxation in (0, 2], got alpha={alpha}; look at the server's log.jsonl."
             )
         chosen["alpha"] = alpha
-    return dataclasses.replace(algorithm, **chosen) if chosen else algorithm
+    return dataclasses.replace(settled(algorithm, {}), **chosen)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from feddr.algorithms import FedDR
 from feddr.theory import fixed_work
 from feddr.theory.choice import choose
 from feddr.theory.smoothness import smoothness
@@ -106,11 +107,8 @@ def resolve(
         raise ValueError(f"{type(algorithm).__name__} has no {name}, got {name}={value!r}; leave it out, or use FedDR.")
     if given:
         algorithm = dataclasses.replace(algorithm, **given)
-    if _of(algorithm, "init") == "auto":
-        algorithm = dataclasses.replace(algorithm, init="lazy" if local.certified else "joining")
-    if _of(algorithm, "mean") == "auto":
-        active = not local.certified and not hasattr(algorithm, "buffer")
-        algorithm = dataclasses.replace(algorithm, mean="active" if active else "all")
+    if isinstance(algorithm, FedDR):
+        algorithm = algorithm.settled(local.certified)
     if "auto" not in (_of(algorithm, "eta"), _of(algorithm, "alpha")):
         found = Resolved(algorithm)
     elif local.certified:
