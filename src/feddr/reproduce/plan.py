@@ -98,6 +98,11 @@ def serial(jobs: Iterator[Job]) -> Iterator[Record]:
     return map(execute, jobs)
 
 
+def complete(row: Row, found: Found) -> list[int]:
+    """Return the seeds that all lines of a row have."""
+    return [seed for seed in row.seeds if all((label, seed) in found for label in row.lines)]
+
+
 def in_words(time: float) -> str:
     """Return seconds as a person says them."""
     if math.isnan(time):

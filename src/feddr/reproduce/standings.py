@@ -9,7 +9,7 @@ from pathlib import Path
 from feddr.history import History
 from feddr.reproduce.bands import AXES, at
 from feddr.reproduce.figure import Figure, Row
-from feddr.reproduce.plan import Plan
+from feddr.reproduce.plan import Plan, complete
 from feddr.reproduce.words import markdown
 
 EQUAL = {"round": "rounds", "megabytes": "bytes", "time": "time"}
@@ -65,7 +65,7 @@ def standings(figure: Figure, rows: Sequence[Row], plan: Plan) -> list[Standing]
     found = []
     for row in rows if figure.budgets else ():
         runs = plan.found(row)
-        seeds = [seed for seed in row.seeds if all((label, seed) in runs for label in row.lines)]
+        seeds = complete(row, runs)
         if not seeds:
             continue
         lines = {

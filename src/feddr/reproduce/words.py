@@ -25,7 +25,7 @@ def summary(title: str, lines: Lines, x: str) -> str:
     counted = {label: histories for label, histories in lines.items() if histories}
     seeds = sorted({len(histories) for histories in counted.values()})
     if not counted:
-        return f"### {title}\n\nNo run is there.\n"
+        return f"### {title}\n\nNo seed is complete.\n"
     number = " or ".join(map(str, seeds))
     parts = [f"### {title}\n", f"Means over {number} seed{'' if seeds == [1] else 's'}.\n", _ends(counted)]
     parts += [_leaders(counted, x), _costs(counted, x)]
