@@ -77,3 +77,13 @@ def test_the_text_says_plainly_where_feddr_is_not_first(tmp_path: Path) -> None:
     first = ranked(**{"FedDR()": [history([0.5])], "FedDyn": [history([0.4])]})
     assert "FedDR() is first in 2 of 2 rows.\n" in describe(first)
     assert "No figure is complete" in describe([])
+
+
+def test_a_swing_at_the_end_is_told() -> None:
+    swinging = history([*[0.7] * 39, 0.1])  # the last four evaluations have a mean F of 0.45
+    found = ranked(**{"FedDR()": [history([0.5] * 40)], "FedDyn": [swinging]})
+    assert found[0].ranks == {"FedDR()": 1, "FedDyn": 2}
+    assert found[0].late_ranks == {"FedDR()": 2, "FedDyn": 1}
+    text = describe(found)
+    assert "FedDR() is first in 2 of 2 rows." in text
+    assert "FedDR() is first in 0 of 2 rows; it differs in a set (equal rounds), a set (equal bytes)." in text

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from feddr.history import History
-from feddr.reproduce.bands import AXES, at
+from feddr.reproduce.bands import AXES, at, late
 from feddr.reproduce.figure import Figure, Row
 from feddr.reproduce.plan import Plan, complete
 from feddr.reproduce.words import markdown
@@ -24,6 +24,10 @@ FOREWORD = (
     "method that has fewer is not ranked. Equal bytes: what the others sent by the time that the first of them had "
     "ended. Equal time: the same, of virtual time. Draws: how many are there for all methods; only these count."
 )
+LATE = (
+    "F of some methods swings from one evaluation to the next. By its mean over the last tenth of the budget, instead "
+    "of its value at the end, {label} is first in {first} of {all} rows{others}."
+)
 
 
 @dataclass(frozen=True)
@@ -36,12 +40,15 @@ class Standing:
         Where.
     scores
         For each line F with each seed; NaN where it did not get as far, infinite where it diverged.
+    late
+        The same with the mean of F over the last tenth of the budget.
     """
 
     figure: str
     title: str
     budget: str
     scores: Mapping[str, Sequence[float]]
+    late: Mapping[str, Sequence[float]]
 
     @property
     def draws(self) -> int:
@@ -51,13 +58,26 @@ class Standing:
     @property
     def means(self) -> dict[str, float]:
         """F of each line."""
-        return {label: sum(values) / len(values) for label, values in self.scores.items()}
+        return _means(self.scores)
 
     @property
     def ranks(self) -> dict[str, int]:
         """1 for the least F, of those that are ranked."""
-        means = {label: mean for label, mean in self.means.items() if not math.isnan(mean)}
-        return {label: 1 + sum(other < mean for other in means.values()) for label, mean in means.items()}
+        return _ranks(self.means)
+
+    @property
+    def late_ranks(self) -> dict[str, int]:
+        """The same by the means over the last tenth."""
+        return _ranks(_means(self.late))
+
+
+def _means(scores: Mapping[str, Sequence[float]]) -> dict[str, float]:
+    return {label: sum(values) / len(values) for label, values in scores.items()}
+
+
+def _ranks(means: Mapping[str, float]) -> dict[str, int]:
+    known = {label: mean for label, mean in means.items() if not math.isnan(mean)}
+    return {label: 1 + sum(other < mean for other in known.values()) for label, mean in known.items()}
 
 
 def standings(figure: Figure, rows: Sequence[Row], plan: Plan) -> list[Standing]:
@@ -72,23 +92,28 @@ def standings(figure: Figure, rows: Sequence[Row], plan: Plan) -> list[Standing]
             label: [None if (run := runs[label, seed]).status == "diverged" else run.history for seed in seeds]
             for label in row.lines
         }
-        found += [Standing(figure.name, row.title, budget, _scores(lines, budget)) for budget in figure.budgets]
+        found += [_standing(figure.name, row.title, budget, lines) for budget in figure.budgets]
     return found
 
 
-def _scores(lines: Mapping[str, Sequence[History | None]], budget: str) -> dict[str, list[float]]:
+def _standing(figure: str, title: str, budget: str, lines: Mapping[str, Sequence[History | None]]) -> Standing:
     ends = [AXES[budget](history.last) for histories in lines.values() for history in histories if history is not None]
-    most = max(ends, default=0.0) if budget == "round" else min(ends, default=0.0)
-    return {label: [_score(history, budget, most) for history in histories] for label, histories in lines.items()}
+    most = max(ends, default=0.0) if budget == "round" else min(ends, default=0.0) * (1 + SLACK)
+    pairs = {label: [_score(history, budget, most) for history in histories] for label, histories in lines.items()}
+    ends_of, late_of = ({label: [pair[k] for pair in found] for label, found in pairs.items()} for k in (0, 1))
+    return Standing(figure, title, budget, ends_of, late_of)
 
 
-def _score(history: History | None, budget: str, most: float) -> float:
+def _score(history: History | None, budget: str, most: float) -> tuple[float, float]:
+    """Return F at the end of the budget, and its mean over the last tenth of it."""
     if history is None:
-        return math.inf
+        return math.inf, math.inf
     if budget == "round" and history.last.round < most:
-        return math.nan
-    value = at([history], "F", budget, most * (1 + SLACK))
-    return math.inf if math.isnan(value) else value
+        return math.nan, math.nan
+    end, mean = at([history], "F", budget, most), late(history, "F", budget, most)
+    end = math.inf if math.isnan(end) else end
+    # Evaluations may be further apart than a tenth of the budget.
+    return end, end if math.isnan(mean) else mean
 
 
 def save(folder: Path, found: Sequence[Standing]) -> str:
@@ -147,7 +172,15 @@ def _not_first(label: str, group: Sequence[Standing]) -> str:
     if behind:
         said[0] += " It is not first here:\n"
     said += [f"- {line}" for one in behind for line in _behind(label, one)]
+    late_first = sum(one.late_ranks.get(label) == 1 for one in group)
+    changed = [one for one in group if (one.ranks.get(label) == 1) != (one.late_ranks.get(label) == 1)]
+    others = "; it differs in " + ", ".join(_where(one) for one in changed) if changed else ", the same ones"
+    said.append("\n" + LATE.format(label=label, first=late_first, all=len(group), others=others))
     return "\n".join(said) + "\n"
+
+
+def _where(one: Standing) -> str:
+    return f"{one.title} (equal {EQUAL[one.budget]})"
 
 
 def _behind(label: str, one: Standing) -> Iterator[str]:
