@@ -21,8 +21,8 @@ SLACK = 0.02
 
 FOREWORD = (
     "F at xbar, means over the draws, and in brackets the rank; the least F is first. Equal rounds: as many for all; a "
-    "method that has fewer is not ranked. Equal bytes: what the others sent by the time that the first of them had "
-    "ended. Equal time: the same, of virtual time. Draws: how many are there for all methods; only these count."
+    "method that has fewer is not ranked. Equal bytes: each at the bytes of the one that sent least in all, to within "
+    "2 %. Equal time: the same, of virtual time. Draws: how many are there for all methods; only these count."
 )
 LATE = (
     "F of some methods swings from one evaluation to the next. By its mean over the last tenth of the budget, instead "
