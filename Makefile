@@ -69,7 +69,7 @@ fuzz: .venv/ready  ## broken configs, data files and arguments: FUZZ=10000 cases
 bench: .venv/ready  ## feddr beside its peers, scaling and roofline, half an hour or more; BENCH=--quick for some minutes
 	@$(BIN)/python benchmarks/bench.py $(BENCH)
 
-reproduce: .venv/ready  ## the paper's figures again, half an hour or more; REPRODUCE=--quick for some minutes
+reproduce: .venv/ready  ## the paper's figures again, some hours; REPRODUCE=--quick for some minutes
 	@$(BIN)/feddr reproduce $(REPRODUCE)
 
 docs: .venv/ready  ## the documentation as a site, in site/; open site/index.html

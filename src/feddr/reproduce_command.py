@@ -23,7 +23,7 @@ def reproduce(
     quick: Annotated[
         bool, typer.Option("--quick", help="Everything small: few rounds, clients, points; one seed.")
     ] = False,
-    seeds: Annotated[str | None, typer.Option(metavar="7,14,36", help="Each run with each of them.")] = None,
+    seeds: Annotated[str | None, typer.Option(metavar="4,35,21", help="Each run with each of them.")] = None,
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Where runs and figures are, to go on with; runs/reproduce.")
     ] = None,
@@ -38,7 +38,7 @@ def reproduce(
     quiet: Annotated[bool, typer.Option("--quiet", help="Print nothing but errors.")] = False,
 ) -> None:
     """Reproduce the figures of the paper, at the global model and personalised; runs that are there are kept."""
-    from feddr.reproduce import FIGURES, SEEDS, Plan, Runs, experiments_folder, rows
+    from feddr.reproduce import FIGURES, Plan, Runs, experiments_folder, rows
 
     wanted = list(dict.fromkeys(figures or FIGURES))
     for name in wanted:
@@ -46,15 +46,16 @@ def reproduce(
             raise ValueError(f"There is no figure {name}; there are {', '.join(FIGURES)}.")
     if data_dir is not None and not data_dir.is_dir():
         raise ValueError(f"--data-dir must be a folder, {data_dir} is not.")
-    chosen = _seeds(seeds) if seeds is not None else SEEDS[:1] if quick else SEEDS
+    chosen = _seeds(seeds) if seeds is not None else None
     folder = out or (OUT.with_name("reproduce-quick") if quick else OUT)
     place = experiments_folder()
-    made = {name: rows(FIGURES[name], place, data_dir, quick) for name in wanted}
-    plan = Plan(made, chosen, Runs(folder / "runs"))
+    made = {name: rows(figure, place, data_dir, quick, chosen) for name, figure in FIGURES.items()}
+    everything = Plan(made, Runs(folder / "runs"))
+    plan = Plan({name: made[name] for name in wanted}, everything.runs)
     if show:
         _list(plan)
         return
-    raise typer.Exit(_execute(plan, folder, workers, quiet))
+    raise typer.Exit(_execute(plan, everything, folder, workers, quiet))
 
 
 def _list(plan: "Plan") -> None:
@@ -62,7 +63,7 @@ def _list(plan: "Plan") -> None:
     from feddr.reproduce.plan import Plan, in_words
 
     for name, made in plan.rows.items():
-        part = Plan({name: made}, plan.seeds, plan.runs)
+        part = Plan({name: made}, plan.runs)
         left, size = len(part.missing()), len(part.all_runs())
         typer.echo(
             f"{name}: {FIGURES[name].title}; {size} runs, {left} to make, {in_words(part.estimate(1))} of a core"
@@ -71,9 +72,9 @@ def _list(plan: "Plan") -> None:
             typer.echo(f"  {row.title}: {', '.join(row.lines)}")
 
 
-def _execute(plan: "Plan", folder: Path, workers: int | None, quiet: bool) -> int:
+def _execute(plan: "Plan", everything: "Plan", folder: Path, workers: int | None, quiet: bool) -> int:
     from feddr.cli import Interrupts
-    from feddr.reproduce import FIGURES, make, output
+    from feddr.reproduce import FIGURES, make, output, standings
     from feddr.reproduce.view import announce, view
 
     executor, count = _executor(workers)
@@ -90,6 +91,9 @@ def _execute(plan: "Plan", folder: Path, workers: int | None, quiet: bool) -> in
     for name, made in plan.rows.items():
         text = output.save(folder / name, FIGURES[name], made, plan)
         say(f"{text}\nSaved in {folder / name}.\n")
+    # The summary is of all figures that have runs, also of those that were not asked for now.
+    ranked = [one for name, made in everything.rows.items() for one in standings.standings(FIGURES[name], made, plan)]
+    say(f"{standings.save(folder, ranked)}\nSaved in {folder / 'summary.md'}.")
     for record in trouble:
         said = f"{record.algorithm}, seed {record.seed}, {record.status}: {record.brief}"
         typer.echo(f"feddr: {one_line(said)}", err=True)
@@ -127,5 +131,5 @@ def _seeds(given: str) -> tuple[int, ...]:
         if min(found) < 0:
             raise ValueError
     except ValueError:
-        raise ValueError(f"--seeds must be whole numbers from 0 with commas, such as 7,14,36, got {given}.") from None
+        raise ValueError(f"--seeds must be whole numbers from 0 with commas, such as 4,35,21, got {given}.") from None
     return found

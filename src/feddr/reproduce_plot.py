@@ -27,13 +27,18 @@ COLOUR_OF = {
     "FedAvg": COLOURS[6],
     "FedProx": COLOURS[2],
     "FedPD": COLOURS[3],
+    "SCAFFOLD": COLOURS[4],
+    "FedDyn": COLOURS[1],
+    "FedAvgM": COLOURS[5],
+    "FedBuff": COLOURS[2],
+    "FedAsync": COLOURS[6],
     "FedMid": COLOURS[1],
     "FedDualAvg": COLOURS[2],
 }
 """A method has one colour in all figures."""
 
-DASHED = ("(published)", "eta = 10")
-"""Ends of labels whose lines are dashed: the other setting of a method that has two."""
+DASHES = {"(published)": "--", "start xbar)": ":"}
+"""Ends of labels whose lines are not solid: other settings of a method that has several."""
 
 LOSSES = 1e-3, 10.0
 """Losses beyond are cut off: a method that diverges must not press the others into a line."""
@@ -48,11 +53,12 @@ class Style(NamedTuple):
 
 
 def styles(labels: Iterable[str]) -> dict[str, Style]:
-    """Return a style for each line: the other setting of a method that has two is dashed; a colour for each method."""
+    """Return a style for each line: a colour for each method, dashes for its other settings."""
     found = {}
     for i, label in enumerate(labels):
-        colour = COLOUR_OF.get(label.split(" ")[0].rstrip(","), COLOURS[i % len(COLOURS)])
-        found[label] = Style(colour, "--" if label.endswith(DASHED) else "-", "os^DvPX"[i % 7])
+        colour = COLOUR_OF.get(label.split(" ")[0].rstrip(",()"), COLOURS[i % len(COLOURS)])
+        dash = next((dash for end, dash in DASHES.items() if label.endswith(end)), "-")
+        found[label] = Style(colour, dash, "os^DvPX*h"[i % 9])
     return found
 
 
@@ -116,6 +122,10 @@ def _draw(axes: "Axes", lines: "Lines", drawn: Mapping[str, Style], metric: str,
         if len(histories) > 1 and points:
             edges = [scale * value for value in low], [scale * value for value in high]
             axes.fill_between(xs, *edges, color=style.colour, alpha=0.12, linewidth=0)
+    if x == "megabytes":
+        # SCAFFOLD sends twice as much in a round; beyond what the others have sent there is nothing to compare.
+        ends = sorted(points[-1].x for histories in lines.values() if (points := band(histories, metric, x)))
+        axes.set_xlim(right=1.03 * ends[len(ends) // 2] if ends else None)
     axes.tick_params(labelsize=7)
     axes.grid(alpha=0.25, linewidth=0.5)
     axes.spines[["top", "right"]].set_visible(False)

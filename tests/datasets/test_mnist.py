@@ -50,6 +50,12 @@ def test_every_digit_is_there_once_as_numbers_from_0_to_1(folder: str, arguments
     assert not np.array_equal(other.train.samples["x"][:5], x[:5])
 
 
+def test_few_labels_leave_digits_over(tmp_path: Path) -> None:
+    data = mnist("few_labels", 4, data_dir=str(Digits(2000).write(tmp_path / "mnist")), labels_per_client=2, sigma=0.0)
+    assert [set(data.train.client(i)["y"].tolist()) for i in range(4)] == [{0, 1}, {1, 2}, {2, 3}, {3, 4}]
+    assert len(everything(data)) == 4 * 58
+
+
 def test_writers_have_their_own_digits(folder: str) -> None:
     data = mnist("writer", data_dir=folder, test_share=0)
     assert data.test is None
@@ -159,7 +165,7 @@ def test_bad_npz_is_refused(tmp_path: Path, changes: dict[str, Any], message: st
         ({"num_clients": 61}, "61 clients with 1 or more samples each need 61 samples, got 60"),
         ({"num_clients": 21, "test": "official"}, "21 clients with 1 or more"),
         ({"test_share": 1.0}, "test_share must be at least 0 and below 1, got 1.0"),
-        ({"partition": "author"}, "partition must be one of iid, shards, dirichlet, quantity, writer"),
+        ({"partition": "author"}, "partition must be one of iid, shards, dirichlet, quantity, few_labels, writer"),
         ({"test": "theirs"}, 'test must be "own" or "official"'),
         ({"seed": -1}, "seed must be a whole number >= 0"),
         ({"data_dir": "/nowhere/at/all"}, "data_dir must be a folder"),

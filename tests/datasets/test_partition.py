@@ -115,6 +115,30 @@ def test_quantity_gives_everybody_the_least_first() -> None:
     assert min(map(len, partition.quantity(np.zeros(100), 10, sigma=50.0, min_samples=0, seed=1))) == 0
 
 
+def test_few_labels_are_counted_around_and_no_sample_is_used_twice() -> None:
+    labels = np.random.default_rng(1).permutation(np.repeat(np.arange(10), 900))
+    parts = partition.few_labels(labels, 40, 3, seed=5)
+    for i, part in enumerate(parts):
+        counts = np.bincount(labels[part], minlength=10)
+        mine = [i % 10, (i + 1) % 10, (i + 2) % 10]
+        assert set(np.flatnonzero(counts)) == set(mine)
+        assert len(set(counts[mine])) == 1
+    everything = np.concatenate(parts)
+    assert len(np.unique(everything)) == len(everything) < len(labels)
+    again, other = partition.few_labels(labels, 40, 3, seed=5), partition.few_labels(labels, 40, 3, seed=6)
+    assert all(np.array_equal(a, b) for a, b in zip(parts, again, strict=True))
+    assert not all(np.array_equal(a, b) for a, b in zip(parts, other, strict=True))
+
+
+def test_sizes_of_few_labels_are_lognormal_and_5_more() -> None:
+    parts = partition.few_labels(np.zeros(10**6, int), 3000, 1, seed=0)
+    logs = np.log(np.array([len(part) for part in parts]) - 5 + 0.5)
+    # Means and deviations of 3000 normal numbers are known to about 0.02; sizes are rounded down.
+    assert np.mean(logs) == pytest.approx(4.0, abs=0.08)
+    assert np.std(logs) == pytest.approx(1.0, abs=0.08)
+    assert len({len(part) for part in partition.few_labels(np.zeros(2000, int), 10, 1, sigma=0.0)}) == 1
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [
@@ -130,6 +154,13 @@ def test_quantity_gives_everybody_the_least_first() -> None:
         (lambda: partition.dirichlet(np.linspace(0, 1, 50), 2), "needs classes, got 50 different labels"),
         (lambda: partition.dirichlet([0, 1], 1, min_samples=-1), "min_samples must be a whole number >= 0, got -1"),
         (lambda: partition.quantity([0, 1], 1, -1.0), "sigma >= 0, got -1.0"),
+        (lambda: partition.few_labels([0, 1], 1, 3), "from 1 to the number of labels, 2, got 3"),
+        (lambda: partition.few_labels([0, 1], 1, 1, -1.0), "sigma >= 0, got -1.0"),
+        (
+            lambda: partition.few_labels([0, 1] * 9, 2, 2, 0.0),
+            "need 58 samples with label 0, got 9; take fewer clients",
+        ),
+        (lambda: partition.few_labels([0, 1] * 9, 2, 1, 1e9), "take fewer clients, or a smaller sigma"),
         (lambda: partition.by_column([]), "one value for each sample"),
     ],
 )

@@ -105,7 +105,10 @@ def test_libsvm_refuses_settings(tmp_path: Path) -> None:
         ({"first_index": 2}, "first_index must be 0 or 1"),
         ({"labels": "words"}, 'labels must be "classes" or "numbers"'),
         ({"num_clients": 5}, "5 clients with 1 or more samples"),
-        ({"partition": "writer"}, "partition must be one of iid, shards, dirichlet, quantity, got 'writer'"),
+        (
+            {"partition": "writer"},
+            "partition must be one of iid, shards, dirichlet, quantity, few_labels, got 'writer'",
+        ),
     ]
     for arguments, message in cases:
         with pytest.raises(ValueError, match=message):

@@ -29,7 +29,9 @@ name = "FedDR"
 eta = 5.0
 """
 
-TINY = Figure("tiny", "A tiny figure", "Nothing is claimed.", (Experiment(("tiny",)),), x=("round",))
+TINY = Figure(
+    "tiny", "A tiny figure", "Nothing is claimed.", (Experiment(("tiny",)),), x=("round",), budgets=("round",)
+)
 
 
 def experiments(folder: Path, text: str = TOML) -> Path:
@@ -44,6 +46,7 @@ def history(accuracies: list[float], bytes_each: int = 1_000_000, steps_each: in
         rows.append(
             Row(
                 round=k,
+                F=1.0 - accuracy,
                 bytes_up=k * bytes_each,
                 local_steps=k * steps_each,
                 train_loss=1.0 - accuracy,

@@ -8,6 +8,7 @@ from feddr import config as configs
 from feddr.config import ConfigError
 from feddr.reproduce import FIGURES, Experiment, Figure, Plan, Runs, digest, rows
 from feddr.reproduce.costs import seconds
+from feddr.theory import fixed_work
 from feddr.tune import plan as search
 from tests.reproduce.made import TINY, experiments
 
@@ -19,8 +20,9 @@ TUNING = sorted(path for path in FOLDER.glob("tune-*.toml"))
 @pytest.mark.parametrize("name", FIGURES)
 def test_every_run_of_every_figure_parses_without_data_files(name: str, quick: bool, tmp_path: Path) -> None:
     made = rows(FIGURES[name], FOLDER, tmp_path, quick)
+    assert all(len(row.seeds) == (1 if quick else len(FIGURES[name].seeds)) for row in made)
     for row in made:
-        for _, _, tables in row.runs((7,)):
+        for _, _, tables in row.runs():
             configs.parse(tables)
             assert seconds(row.file, tables) > 0
     assert len({row.title for row in made}) == len(made)
@@ -39,7 +41,7 @@ def test_every_search_has_equal_budgets_and_no_reported_seed(path: Path) -> None
     assert not set(found.seeds) & set(SEEDS)
 
 
-@pytest.mark.parametrize("file", ["synthetic-00", "sampled-11", "digits", "composite-tuned", "async-digits"])
+@pytest.mark.parametrize("file", ["synthetic-00", "sampled-11", "digits", "composite-00", "async-digits"])
 def test_an_experiment_builds(file: str) -> None:
     problem, runs = configs.build(configs.load(FOLDER / f"{file}.toml"))
     assert problem.data.num_clients >= 20
@@ -49,15 +51,24 @@ def test_an_experiment_builds(file: str) -> None:
 def test_fedpd_sends_as_much_as_the_others_where_they_sample(tmp_path: Path) -> None:
     for row in rows(FIGURES["sampled"], FOLDER, tmp_path):
         rounds = {label: tables["rounds"] for label, tables in row.lines.items()}
-        assert 3 * rounds["FedPD (tuned)"] == rounds["FedAvg"]
+        assert 3 * rounds["FedPD"] <= rounds["FedAvg"] < 3 * (rounds["FedPD"] + 1)
 
 
 def test_figures_share_runs_that_are_the_same(tmp_path: Path) -> None:
-    plan = Plan(
-        {name: rows(FIGURES[name], FOLDER, tmp_path) for name in ("synthetic", "sampled")}, (7,), Runs(tmp_path)
-    )
-    alone = [Plan({name: plan.rows[name]}, (7,), plan.runs) for name in plan.rows]
-    assert len(plan.all_runs()) < sum(len(one.all_runs()) for one in alone)
+    experiments(tmp_path)
+    plan = Plan({name: rows(TINY, tmp_path, None) for name in ("one", "other")}, Runs(tmp_path))
+    alone = [Plan({name: plan.rows[name]}, plan.runs) for name in plan.rows]
+    assert [len(one.all_runs()) for one in alone] == [len(plan.all_runs())] * 2
+    assert plan.seeds == TINY.seeds
+
+
+def test_the_first_seed_of_everything_comes_first(tmp_path: Path) -> None:
+    figures = [FIGURES[name] for name in ("synthetic", "shards")]
+    plan = Plan({figure.name: rows(figure, FOLDER, tmp_path) for figure in figures}, Runs(tmp_path))
+    seeds = [tables["seed"] for _, _, tables in plan.all_runs().values()]
+    assert list(dict.fromkeys(seeds)) == list(figures[0].seeds)
+    assert sorted(seeds, key=figures[0].seeds.index) == seeds
+    assert seeds.count(figures[1].seeds[-1]) > seeds.count(figures[0].seeds[-1])
 
 
 def test_a_digest_is_of_settings_not_of_names() -> None:
@@ -68,12 +79,21 @@ def test_a_digest_is_of_settings_not_of_names() -> None:
     assert digest(tables) != digest({**tables, "algorithm": [{"name": "FedProx", "mu": 1.0}]})
 
 
+def test_a_digest_knows_the_rule_for_automatic_step_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
+    tables = {"name": "a", "seed": 1, "rounds": 3, "algorithm": [{"name": "FedDR"}]}
+    given = {**tables, "algorithm": [{"name": "FedDR", "eta": 1.0, "alpha": 1.0}]}
+    before = digest(tables), digest(given)
+    monkeypatch.setattr(fixed_work, "C", 7.0)
+    assert digest(tables) != before[0]
+    assert digest(given) == before[1]
+
+
 def test_the_data_that_are_there_decide(tmp_path: Path) -> None:
     assert rows(FIGURES["femnist"], FOLDER, tmp_path)[0].file == "digits"
     (tmp_path / "mnist").mkdir()
     (tmp_path / "mnist" / "mnist_writers.npz").touch()
-    (row,) = rows(FIGURES["femnist"], FOLDER, tmp_path)
-    assert row.file == "writers"
+    row, other = rows(FIGURES["femnist"], FOLDER, tmp_path)
+    assert (row.file, other.file) == ("writers", "few-labels")
     assert row.title.startswith("MNIST by writer")
     assert row.lines["FedAvg"]["data"]["data_dir"] == str(tmp_path / "mnist")
     (tmp_path / "femnist" / "train").mkdir(parents=True)
@@ -87,6 +107,9 @@ def test_data_that_are_not_there_are_named(tmp_path: Path) -> None:
 
 def test_a_key_that_varies_names_the_lines(tmp_path: Path) -> None:
     text = (experiments(tmp_path) / "tiny.toml").read_text().replace('[[algorithm]]\nname = "FedAvg"\n', "")
+    (whole,) = rows(Figure("f", "", "", (Experiment(("tiny",), "local.lr", (0.1,), only="FedDR"),)), tmp_path, None)
+    assert whole.title == "tiny, FedDR, lr"
+    assert whole.lines["lr = 0.1"]["algorithm"][0]["name"] == "FedDR"
     experiments(tmp_path, text)
     (row,) = rows(Figure("f", "", "", (Experiment(("tiny",), "local.lr", (0.1, 0.01)),)), tmp_path, None)
     assert {label: tables["local"]["lr"] for label, tables in row.lines.items()} == {"lr = 0.1": 0.1, "lr = 0.01": 0.01}
@@ -94,7 +117,7 @@ def test_a_key_that_varies_names_the_lines(tmp_path: Path) -> None:
 
 def test_estimates_add_up(tmp_path: Path) -> None:
     made = rows(FIGURES["composite"], FOLDER, tmp_path)
-    plan = Plan({"composite": made}, (7, 14), Runs(tmp_path))
+    plan = Plan({"composite": made}, Runs(tmp_path))
     each = [seconds(row.file, tables) for _, row, tables in plan.missing().values()]
     assert plan.estimate(2) == pytest.approx(sum(each) / 2)
     assert rows(TINY, experiments(tmp_path), None)[0].title == "tiny"

@@ -19,8 +19,8 @@ from tests.reproduce.made import TINY, TOML, experiments
 
 
 def plan(folder: Path, seeds: tuple[int, ...] = (1, 2)) -> Plan:
-    made = rows(TINY, experiments(folder), None)
-    return Plan({"tiny": made}, seeds, Runs(folder / "runs"))
+    made = rows(TINY, experiments(folder), None, seeds=seeds)
+    return Plan({"tiny": made}, Runs(folder / "runs"))
 
 
 def numbers(found: Plan) -> dict[tuple[str, int], list[float]]:
@@ -80,7 +80,7 @@ def test_a_request_to_stop_begins_no_more(tmp_path: Path) -> None:
 
 def test_what_cannot_be_run_is_told_and_not_kept(tmp_path: Path) -> None:
     experiments(tmp_path, TOML.replace("eta = 5.0", "eta = -5.0"))
-    found = Plan({"tiny": rows(TINY, tmp_path, None)}, (1,), Runs(tmp_path / "runs"))
+    found = Plan({"tiny": rows(TINY, tmp_path, None, seeds=(1,))}, Runs(tmp_path / "runs"))
     (trouble,) = make(found, serial)
     assert trouble.algorithm == "FedDR"
     assert "eta must be positive" in trouble.reason
@@ -89,7 +89,7 @@ def test_what_cannot_be_run_is_told_and_not_kept(tmp_path: Path) -> None:
 
 def test_a_run_that_diverges_is_kept_with_its_history(tmp_path: Path) -> None:
     experiments(tmp_path, TOML.replace("lr = 0.1", "lr = 1e38"))
-    found = Plan({"tiny": rows(TINY, tmp_path, None)}, (1,), Runs(tmp_path / "runs"))
+    found = Plan({"tiny": rows(TINY, tmp_path, None, seeds=(1,))}, Runs(tmp_path / "runs"))
     assert make(found, serial) == []
     (row,) = found.rows["tiny"]
     assert {run.status for run in found.found(row).values()} == {"diverged"}
@@ -130,6 +130,11 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert result.exit_code == 0, result.output
     assert "2 to make, about 7 s with 1 at a time" in result.stderr
     assert (tmp_path / "here" / "tiny" / "round-xbar.png").exists()
+    summary = (tmp_path / "here" / "summary.md").read_text()
+    assert "| F at xbar (rank) | equal | draws | FedAvg | FedDR |" in summary
+    assert summary in result.output
+    with open(tmp_path / "here" / "summary.csv", newline="") as file:
+        assert sorted(int(line["rank"]) for line in csv.DictReader(file)) == [1, 2]
     again = runner.invoke(cli.app, ["reproduce", "tiny", "--seeds", "3", "--workers", "0", "--out", "here"])
     assert "0 to make" in again.stderr
 

@@ -55,7 +55,7 @@ def test_the_text_says_who_is_best_within_the_bytes_that_all_have_sent() -> None
 
 
 def test_a_row_without_runs_says_so() -> None:
-    assert "No run is there." in summary("made up", {"slow": []}, "round")
+    assert "No seed is complete." in summary("made up", {"slow": []}, "round")
 
 
 def test_dots_are_named_by_the_strength() -> None:

@@ -18,6 +18,7 @@ def bundled(
     test_share: float = 0.2,
     seed: int = 0,
     shards_per_client: int | None = None,
+    labels_per_client: int | None = None,
     beta: float | None = None,
     sigma: float | None = None,
     min_samples: int | None = None,
@@ -29,7 +30,7 @@ def bundled(
     which
         ``"breast_cancer"`` (569 samples, 30 features, 2 classes), ``"digits"`` (1797, 64, 10), ``"iris"`` (150, 4, 3),
         ``"wine"`` (178, 13, 3), or ``"diabetes"`` (442, 10, a number to predict: for ``Problem.regression``).
-    partition, num_clients, shards_per_client, beta, sigma, min_samples
+    partition, num_clients, shards_per_client, labels_per_client, beta, sigma, min_samples
         As in ``feddr.datasets.mnist``.
     standardise
         Whether to centre and scale each feature by the training samples of all clients together.
@@ -62,6 +63,7 @@ def bundled(
         num_clients,
         seed,
         shards_per_client=shards_per_client,
+        labels_per_client=labels_per_client,
         beta=beta,
         sigma=sigma,
         min_samples=min_samples,

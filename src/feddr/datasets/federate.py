@@ -14,7 +14,7 @@ from feddr.datasets import partition
 from feddr.datasets.described import Described
 from feddr.datasets.partition import Indices
 
-Partition = Literal["iid", "shards", "dirichlet", "quantity"]
+Partition = Literal["iid", "shards", "dirichlet", "quantity", "few_labels"]
 Array = NDArray[np.generic]
 
 OPTIONS: dict[str, tuple[str, ...]] = {
@@ -22,6 +22,7 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     "shards": ("shards_per_client",),
     "dirichlet": ("beta", "min_samples"),
     "quantity": ("sigma", "min_samples"),
+    "few_labels": ("labels_per_client", "sigma"),
 }
 """What each partition may be told."""
 

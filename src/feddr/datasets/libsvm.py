@@ -30,6 +30,7 @@ def libsvm(
     test_share: float = 0.1,
     seed: int = 0,
     shards_per_client: int | None = None,
+    labels_per_client: int | None = None,
     beta: float | None = None,
     sigma: float | None = None,
     min_samples: int | None = None,
@@ -40,7 +41,7 @@ def libsvm(
     ----------
     path
         The file: plain text, ``.gz``, ``.bz2`` or ``.xz``. What follows a # is a comment.
-    partition, num_clients, shards_per_client, beta, sigma, min_samples
+    partition, num_clients, shards_per_client, labels_per_client, beta, sigma, min_samples
         As in ``feddr.datasets.mnist``.
     num_features
         Width of a sample; the largest index by default. Files of one set may have different largest indices.
@@ -80,6 +81,7 @@ def libsvm(
         num_clients,
         seed,
         shards_per_client=shards_per_client,
+        labels_per_client=labels_per_client,
         beta=beta,
         sigma=sigma,
         min_samples=min_samples,

@@ -49,13 +49,14 @@ class Digits(NamedTuple):
 
 
 def mnist(
-    partition: Literal["iid", "shards", "dirichlet", "quantity", "writer"] = "iid",
+    partition: Literal["iid", "shards", "dirichlet", "quantity", "few_labels", "writer"] = "iid",
     num_clients: int | None = None,
     data_dir: str | None = None,
     seed: int = 0,
     test: Literal["own", "official"] = "own",
     test_share: float = 0.1,
     shards_per_client: int | None = None,
+    labels_per_client: int | None = None,
     beta: float | None = None,
     sigma: float | None = None,
     min_samples: int | None = None,
@@ -67,7 +68,7 @@ def mnist(
     partition
         How the 60,000 training digits are dealt out: ``"writer"``, each writer is a client (through the labels of
         QMNIST), or a function of :mod:`feddr.datasets.partition`: ``"iid"``, ``"shards"``, ``"dirichlet"``,
-        ``"quantity"``.
+        ``"quantity"``, ``"few_labels"``, which leaves digits over.
     num_clients
         Number of clients, 20 by default. With ``"writer"`` so many writers drawn at random, all 539 by default.
     data_dir
@@ -80,8 +81,8 @@ def mnist(
         writers, dealt out at random, so that the pooled test accuracy is the one that people quote.
     test_share
         Of each client's digits, for ``test="own"``; 0 for no test part.
-    shards_per_client, beta, sigma, min_samples
-        For the partitions that have them: 2, 0.5, 1.0 and 1 by default.
+    shards_per_client, labels_per_client, beta, sigma, min_samples
+        For the partitions that have them: 2, 3, 0.5, 1.0 and 1 by default.
 
     Returns
     -------
@@ -98,6 +99,7 @@ def mnist(
     digits = _load(place, download, "train", writers=partition == "writer")
     options = {
         "shards_per_client": shards_per_client,
+        "labels_per_client": labels_per_client,
         "beta": beta,
         "sigma": sigma,
         "min_samples": min_samples,

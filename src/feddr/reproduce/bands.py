@@ -57,6 +57,13 @@ def cost(histories: Sequence[History], metric: str, target: float, x: str) -> fl
     return sum(spent) / len(spent) if spent and len(spent) == len(reached) else math.nan
 
 
+def late(history: History, metric: str, x: str, budget: float, share: float = 0.1) -> float:
+    """Return the mean of a metric over the evaluations in the last share of a budget, NaN where there is none."""
+    near = [row for row in history.rows if (1 - share) * budget < AXES[x](row) <= budget * (1 + 1e-9)]
+    values = [float(getattr(row, metric)) for row in near]
+    return sum(values) / len(values) if values else math.nan
+
+
 def at(histories: Sequence[History], metric: str, x: str, budget: float) -> float:
     """Return the mean of a metric at the last evaluation within a budget."""
     values = []

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from feddr.history import COLUMNS, History
 from feddr.reproduce.figure import Figure, Row
-from feddr.reproduce.plan import Found, Plan
+from feddr.reproduce.plan import Found, Plan, complete
 from feddr.reproduce.words import summary
 
 if TYPE_CHECKING:
@@ -63,10 +63,11 @@ def dots(rows: Mapping[str, Mapping[str, Sequence[History]]]) -> "dict[str, list
 
 
 def _lines(row: Row, found: Found) -> dict[str, list[History]]:
-    """Return the histories of each line, those of runs that diverged left out."""
+    """Return the histories of each line with the seeds that all lines have; those of runs that diverged left out."""
     lines: dict[str, list[History]] = {label: [] for label in row.lines}
-    for (label, _), run in found.items():
-        if run.status != "diverged":
+    whole = complete(row, found)
+    for (label, seed), run in found.items():
+        if run.status != "diverged" and seed in whole:
             lines[label].append(run.history)
     return {label: histories for label, histories in lines.items() if histories}
 

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from feddr.reproduce.costs import seconds
 from feddr.reproduce.figure import Row, Tables
@@ -20,21 +20,24 @@ class Plan:
     Parameters
     ----------
     rows
-        Of each figure, by its name.
-    seeds
-        The first seed of everything comes first, so that what is cut short is even.
+        Of each figure, by its name. The first seed of everything comes first, so that what is cut short is even.
     """
 
     rows: Mapping[str, Sequence[Row]]
-    seeds: tuple[int, ...]
     runs: Runs
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        """The seeds of all rows."""
+        return tuple(dict.fromkeys(seed for rows in self.rows.values() for row in rows for seed in row.seeds))
 
     def all_runs(self) -> dict[str, tuple[str, Row, Tables]]:
         """Return (label, row, tables) of every run by its digest, so that none is made twice."""
         found: dict[str, tuple[str, Row, Tables]] = {}
-        for seed in self.seeds:
-            for row in (row for rows in self.rows.values() for row in rows):
-                for _, label, tables in row.runs((seed,)):
+        rows = [row for rows in self.rows.values() for row in rows]
+        for k in range(max((len(row.seeds) for row in rows), default=0)):
+            for row in rows:
+                for _, label, tables in replace(row, seeds=row.seeds[k : k + 1]).runs():
                     found.setdefault(digest(tables), (label, row, tables))
         return found
 
@@ -52,7 +55,7 @@ class Plan:
 
     def found(self, row: Row) -> dict[tuple[str, int], Finished]:
         """Return the runs of a row that are there."""
-        runs = ((label, seed, self.runs.get(tables)) for seed, label, tables in row.runs(self.seeds))
+        runs = ((label, seed, self.runs.get(tables)) for seed, label, tables in row.runs())
         return {(label, seed): run for label, seed, run in runs if run is not None}
 
 
@@ -93,6 +96,11 @@ def serial(jobs: Iterator[Job]) -> Iterator[Record]:
     from feddr.reproduce.runs import execute
 
     return map(execute, jobs)
+
+
+def complete(row: Row, found: Found) -> list[int]:
+    """Return the seeds that all lines of a row have."""
+    return [seed for seed in row.seeds if all((label, seed) in found for label in row.lines)]
 
 
 def in_words(time: float) -> str:

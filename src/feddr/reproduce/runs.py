@@ -17,9 +17,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from feddr import untrusted
 from feddr.config.labels import OWN, entries
 from feddr.history import COUNTERS, History, Row
+from feddr.theory import fixed_work
 from feddr.tune.jobs import Job, Record, judge, record
 
 if TYPE_CHECKING:
@@ -27,6 +30,9 @@ if TYPE_CHECKING:
 
 FORMAT = 1
 """Part of every digest: higher when equal settings no longer give equal histories."""
+
+AUTOMATIC = ("FedDR", "AsyncFedDR")
+"""Methods that choose their step sizes where they are not given."""
 
 NAMES = ("name", "label", "tune")
 """What a run is called does not change it."""
@@ -46,8 +52,15 @@ def digest(tables: Mapping[str, Any]) -> str:
     # A part of the algorithm's own stands in the place of the shared one, so that either way of writing it is the same.
     settings |= {"sampling": {"name": "Full"}} if "sampling" not in settings else {}
     settings |= {kind: algorithm[kind] for kind in OWN if kind in algorithm}
+    if algorithm["name"] in AUTOMATIC and "auto" in (algorithm.get("eta", "auto"), algorithm.get("alpha", "auto")):
+        settings["auto"] = _rule()
     text = json.dumps([FORMAT, settings], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _rule() -> list[float]:
+    """Return numbers by which the rule for automatic step sizes is known; another rule, and the runs are made anew."""
+    return [*fixed_work.etas(np.array([1.0, 2.0, 5.0])).tolist(), fixed_work.ALPHA, fixed_work.ALPHA_ASYNCHRONOUS]
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ def summary(title: str, lines: Lines, x: str) -> str:
     counted = {label: histories for label, histories in lines.items() if histories}
     seeds = sorted({len(histories) for histories in counted.values()})
     if not counted:
-        return f"### {title}\n\nNo run is there.\n"
+        return f"### {title}\n\nNo seed is complete.\n"
     number = " or ".join(map(str, seeds))
     parts = [f"### {title}\n", f"Means over {number} seed{'' if seeds == [1] else 's'}.\n", _ends(counted)]
     parts += [_leaders(counted, x), _costs(counted, x)]
@@ -61,7 +61,7 @@ def _ends(lines: Lines) -> str:
     known = [name for name in columns if any(not math.isnan(_end(h, name)) for h in lines.values())]
     table = [["at the end", *(columns[name] for name in known)]]
     table += [[label, *(_cell(_end(h, name), name) for name in known)] for label, h in lines.items()]
-    return _markdown(table)
+    return markdown(table)
 
 
 def _end(histories: Sequence[History], metric: str) -> float:
@@ -106,7 +106,7 @@ def _costs(lines: Lines, x: str) -> str:
     for label, histories in lines.items():
         spent = [cost(histories, "train_accuracy", goal, name) for name in columns]
         table.append([label, *map(_amount, spent)])
-    return _markdown(table)
+    return markdown(table)
 
 
 def _amount(value: float) -> str:
@@ -121,7 +121,8 @@ def _cell(value: float, metric: str) -> str:
     return f"{value:.3f}" if metric.endswith("loss") or metric == "F" else f"{100 * value:.1f} %"
 
 
-def _markdown(table: Sequence[Sequence[str]]) -> str:
+def markdown(table: Sequence[Sequence[str]]) -> str:
+    """Return a table, its first line the head."""
     head, *body = table
     rule = ["---", *("---:" for _ in head[1:])]
     return "\n".join("| " + " | ".join(line) + " |" for line in [head, rule, *body]) + "\n"
