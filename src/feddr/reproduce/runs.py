@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 
 from feddr import untrusted
 from feddr.config.labels import OWN, entries
@@ -60,7 +59,7 @@ def digest(tables: Mapping[str, Any]) -> str:
 
 def _rule() -> list[float]:
     """Return numbers by which the rule for automatic step sizes is known; another rule, and the runs are made anew."""
-    return [*fixed_work.etas(np.array([1.0, 2.0, 5.0])).tolist(), fixed_work.ALPHA, fixed_work.ALPHA_ASYNCHRONOUS]
+    return [fixed_work.C, fixed_work.Q, fixed_work.A, fixed_work.KEPT, fixed_work.ALPHA_ASYNCHRONOUS]
 
 
 @dataclass(frozen=True)
