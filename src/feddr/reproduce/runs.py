@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-
 from feddr import untrusted
 from feddr.config.labels import OWN, entries
 from feddr.history import COUNTERS, History, Row
