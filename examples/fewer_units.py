@@ -157,7 +157,7 @@ def draw(runs: dict[tuple[str, float], Run]) -> Figure:
             text = f"{strength:g}"
             right.annotate(text, place, xytext=shift, textcoords="offset points", fontsize=8, color=colour)
     right.set(xlabel="units that are not zero", ylabel="test accuracy (%)", title="What it costs")
-    right.margins(0.12)
+    right.margins(0.2, 0.12)
     right.legend(frameon=False, fontsize=8.5, loc="lower right")
     return figure
 
