@@ -16,7 +16,7 @@ help:  ## show this list
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
 	@touch $@
 
-run: .venv/ready  ## FedDR beside FedAvg, FedProx and FedPD on a heterogeneous federation, about a minute
+run: .venv/ready  ## FedDR as it is beside six tuned methods on a heterogeneous federation, about a minute
 	@$(BIN)/feddr compare experiments/first.toml
 
 test: lint types tests  ## lint, types and tests

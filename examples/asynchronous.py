@@ -49,13 +49,11 @@ def main(argv: Sequence[str] | None = None) -> Findings:
     local = feddr.local.SGD(lr=0.01, epochs=epochs, batch_size=10)
     delays = feddr.delays.Combined([feddr.delays.Fixed(SECONDS), feddr.delays.Network(latency=0.1)])
 
-    waiting = feddr.simulate(
-        problem, feddr.FedDR(eta=10.0, alpha=1.0), local=local, delays=delays, rounds=rounds, evaluate_every=1
-    )
+    waiting = feddr.simulate(problem, feddr.FedDR(), local=local, delays=delays, rounds=rounds, evaluate_every=1)
     end = waiting.history.last.time
     taking = feddr.simulate_async(
         problem,
-        feddr.AsyncFedDR(eta=10.0, alpha=1.0),
+        feddr.AsyncFedDR(),
         local=local,
         delays=delays,
         updates=10_000,  # more than fit; the clock ends the run

@@ -30,7 +30,7 @@ from feddr.models import Model, mlp
 
 UNITS = 64
 METHODS: dict[str, Algorithm] = {
-    "FedDR": feddr.FedDR(eta=10.0, alpha=1.5, init="joining"),
+    "FedDR": feddr.FedDR(),
     "FedDualAvg": feddr.FedDualAvg(),
 }
 
@@ -140,22 +140,24 @@ def main(argv: Sequence[str] | None = None) -> Findings:
 def draw(runs: dict[tuple[str, float], Run]) -> Figure:
     """Draw the norms of the units, and accuracy against units."""
     figure, (left, middle, right) = common.panels([1, 1, 1.2])
+    longest = max(float(run.norms.max()) for run in runs.values())
     for method, axes in (("FedDR", left), ("FedDualAvg", middle)):
         some = {s: run for (m, s), run in runs.items() if m == method}
         for (strength, run), colour, line in zip(some.items(), plots.COLOURS, plots.LINES, strict=False):
             norms = np.sort(run.norms)[::-1]
             axes.plot(np.arange(1, UNITS + 1), norms, color=colour, linestyle=line, label=f"strength {strength:g}")
         axes.set(xlabel="hidden unit, longest first", ylabel="norm of its parameters", title=f"Units of {method}")
-        axes.set_ylim(-0.1, 3.6)
+        axes.set_ylim(-0.1, 1.05 * longest)
     middle.legend(frameon=False, fontsize=8.5)
-    for method, colour, marker in (("FedDR", common.BLUE, "o"), ("FedDualAvg", common.ORANGE, "s")):
+    styles = {"FedDR": (common.BLUE, "o", (-28, 4)), "FedDualAvg": (common.ORANGE, "s", (4, -11))}
+    for method, (colour, marker, shift) in styles.items():
         points = {s: (run.alive, 100 * run.test) for (m, s), run in runs.items() if m == method}
         right.plot(*zip(*points.values(), strict=True), marker=marker, color=colour, label=method)
         for strength, place in points.items():
-            text = f" {strength:g}"
-            right.annotate(text, place, xytext=(3, -10), textcoords="offset points", fontsize=8, color=colour)
+            text = f"{strength:g}"
+            right.annotate(text, place, xytext=shift, textcoords="offset points", fontsize=8, color=colour)
     right.set(xlabel="units that are not zero", ylabel="test accuracy (%)", title="What it costs")
-    right.margins(0.12)
+    right.margins(0.2, 0.12)
     right.legend(frameon=False, fontsize=8.5, loc="lower right")
     return figure
 

@@ -38,12 +38,12 @@ def main(argv: Sequence[str] | None = None) -> Findings:
     data = feddr.datasets.synthetic(1, 1, num_clients=clients, seed=7)
     model = feddr.models.mlp([60, 32, 10])
     plain = feddr.Problem.classification(model, data, weights="samples")
-    sparse = feddr.Problem.classification(model, data, g=feddr.prox.L1(1e-3), weights="samples")
+    sparse = feddr.Problem.classification(model, data, g=feddr.prox.L1(3e-4), weights="samples")
 
     # A run: a problem, an algorithm, how clients solve their part, who takes part (everybody by default), a seed.
     local = feddr.local.SGD(lr=0.01, epochs=epochs, batch_size=10)
     run = partial(feddr.simulate, local=local, evaluate_every=2, seed=7)
-    method = feddr.FedDR(eta=3.0, alpha=1.5)
+    method = feddr.FedDR()  # its step sizes follow from the local work and from who takes part
     results = {
         "FedAvg": run(plain, feddr.FedAvg(), rounds=rounds),
         "FedDR": run(plain, method, rounds=rounds),
@@ -82,7 +82,7 @@ def main(argv: Sequence[str] | None = None) -> Findings:
     print(f"""
 To go on:
     feddr report {folder}          the curves of a run as one HTML page
-    feddr compare experiments/first.toml     six methods on this problem, from a config file
+    feddr compare experiments/first.toml     seven methods on this problem, from a config file
     feddr theory --help                      step sizes with a guarantee
     python examples/heart_disease.py         a sparse model over four hospitals; more in examples/README.md""")
     return Findings(last, resumed)

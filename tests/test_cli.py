@@ -39,6 +39,7 @@ lr = 0.01
 [[algorithm]]
 name = "FedDR"
 eta = 1.0
+alpha = 1.0
 """
 THREE = ONE + '[[algorithm]]\nname = "FedAvg"\n[[algorithm]]\nname = "FedPD"\neta = 1.0\n'
 
@@ -73,7 +74,7 @@ def test_run_writes_what_the_same_python_computes(folder: Path) -> None:
     data = feddr.datasets.synthetic(1, 1, num_clients=3, seed=1)
     problem = feddr.Problem.classification(feddr.models.softmax(60, 10), data)
     local = feddr.local.SGD(lr=0.01)
-    expected = feddr.simulate(problem, feddr.FedDR(eta=1.0), local=local, rounds=3, evaluate_every=2, seed=1)
+    expected = feddr.simulate(problem, feddr.FedDR(1.0, 1.0), local=local, rounds=3, evaluate_every=2, seed=1)
     history = History.from_csv(folder / "runs" / "small" / "FedDR" / "history.csv")
     assert history.column("round") == [0, 2, 3]
     assert history.column("F") == expected.history.column("F")

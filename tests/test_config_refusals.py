@@ -34,8 +34,11 @@ REFUSALS: list[tuple[dict[str, Any], str]] = [
     ({"algorithm": {"name": "FedAvg", "eta": 1}}, "algorithm.eta is not a setting of FedAvg; it has none."),
     ({"algorithm": {"name": "feddr"}}, f'algorithm.name must be one of {NAMES}, got "feddr". Did you mean FedDR?'),
     ({"algorithm": {"eta": 1}}, f"algorithm.name is missing; it is one of {NAMES}."),
-    ({"algorithm": {"name": "FedDR"}}, "algorithm.eta is missing; FedDR needs it."),
-    ({"algorithm": [{**FEDDR, "eta": "x"}, {"name": "FedAvg"}]}, 'algorithm.FedDR.eta must be a number or "auto", got'),
+    ({"algorithm": {"name": "FedPD"}}, "algorithm.eta is missing; FedPD needs it."),
+    (
+        {"algorithm": [{**FEDDR, "eta": "x"}, {"name": "FedAvg"}]},
+        'algorithm.FedDR.eta must be a number or "auto" or a list of numbers, got',
+    ),
     ({"algorithm": {**FEDDR, "alpha": 3}}, 'algorithm FedDR: alpha must be in (0, 2], or "auto", got 3.0.'),
     ({"algorithm": {**FEDDR, "alpha": True}}, 'algorithm.alpha must be a number or "auto", got true.'),
     ({"algorithm": []}, "algorithm is missing; an experiment needs one or more."),
@@ -166,7 +169,7 @@ WRONG_OVERRIDES = [
     ("rounds.x=3", "rounds has no settings of its own, got rounds.x=3."),
     ("algorithm.mu=3", "algorithm.mu is a setting of none of FedDR, FedPD."),
     ("algorithm.FedProx.mu=3", "algorithm.FedProx.mu is a setting of none of FedDR, FedPD."),
-    ("algorithm.FedPD.alpha=3", "algorithm.FedPD.alpha is not a setting of FedPD; it has eta."),
+    ("algorithm.FedPD.alpha=3", "algorithm.FedPD.alpha is not a setting of FedPD; it has eta, start."),
     ("rounds=5\nseed=3", 'rounds must be a whole number, got "5\\nseed=3".'),
 ]
 

@@ -117,10 +117,10 @@ def test_the_mean_of_active_clients_contains_feddyn(regression_data: feddr.Feder
         "sampling": feddr.sampling.Uniform(2),
         "rounds": 20,
     }
-    ours = iterates(problem, feddr.FedDR(0.7, 1.0, mean="active"), **arguments)
+    ours = iterates(problem, feddr.FedDR(0.7, 1.0, "lazy", mean="active"), **arguments)
     theirs = iterates(problem, feddr.FedDyn(0.7), **arguments)
     assert max(np.max(np.abs(a - b)) for a, b in zip(ours, theirs, strict=True)) < 1e-12
-    other = iterates(problem, feddr.FedDR(0.7, 1.0, mean="all"), **arguments)
+    other = iterates(problem, feddr.FedDR(0.7, 1.0, "lazy", mean="all"), **arguments)
     assert np.max(np.abs(ours[-1] - other[-1])) > 1e-3
 
 

@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from feddr.algorithms import FedDR
-from feddr.theory import fixed_work
 from feddr.theory.choice import choose
 from feddr.theory.smoothness import smoothness
 from feddr.theory.tuning import Recommendation, recommend_for
@@ -100,6 +98,9 @@ def resolve(
     ValueError
         Where the algorithm has no such step size, or the solver does not say how long its work is.
     """
+    from feddr.algorithms import FedDR  # JAX would keep ``feddr theory`` waiting
+    from feddr.theory import fixed_work
+
     given = {name: value for name, value in given.items() if value is not None}
     missing = [name for name in given if not hasattr(algorithm, name)]
     if missing:
