@@ -33,7 +33,7 @@ def reference(rounds: int, clients: int, participants: int = 0) -> NDArray[np.fl
     pooled = problem(list(range(clients)))
     result = feddr.reference(
         pooled,
-        feddr.FedDR(0.5, 1.5),
+        feddr.FedDR(0.5, 1.5, "lazy", mean="all"),
         local=LOCAL,
         rounds=rounds,
         sampling=sampling,

@@ -111,7 +111,7 @@ def test_a_staleness_beyond_tau_is_in_the_log(tmp_path: Path) -> None:
 
 def test_an_asynchronous_run_is_the_rules_in_the_order_of_arrival(tmp_path: Path) -> None:
     """Algorithm 2 by hand, with the arrivals and the versions read that the log has, gives the same bits."""
-    algorithm = feddr.AsyncFedDR(eta=1.0, alpha=0.9)
+    algorithm = feddr.AsyncFedDR(eta=1.0, alpha=0.9, init="lazy", mean="all")
     run(tmp_path, algorithm, rounds=30)
     order = [event["client"] for event in events(tmp_path, "accepted")]
     reads = [event["version"] for event in events(tmp_path, "accepted")]

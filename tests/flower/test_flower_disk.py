@@ -228,14 +228,15 @@ def test_a_spoilt_table_falls_back_too_and_else_says_so(tmp_path: Path) -> None:
 
 
 def test_books_that_do_not_add_up_are_refused(tmp_path: Path) -> None:
-    ledger = opened(tmp_path)
+    lazy = feddr.FedDR(eta=0.5, alpha=1.0, init="lazy")  # which counts everybody from the start
+    ledger = opened(tmp_path, lazy)
     ledger.accept(0, 1, value(0), X0)
     ledger.step()
     for number, record in list(ledger.states.whole()):
         arrays = {name: np.asarray(array + 1e-9 * name.startswith("xtilde")) for name, array in record.arrays.items()}
         disk.write(ledger.states.path(number), disk.pack(record.header, arrays))
     with pytest.raises(DamagedError, match="xtilde is"):
-        opened(tmp_path)
+        opened(tmp_path, lazy)
 
 
 def test_a_crash_leaves_no_files_for_ever(tmp_path: Path) -> None:

@@ -35,6 +35,7 @@ m = 2
 [algorithm]
 name = "FedDR"
 eta = 1.0
+alpha = 1.0
 """
 
 

@@ -180,11 +180,11 @@ class Node:
         dtype = precisions.of(task.precision)
         rules = self._rules(task)
         x0 = tree.cast(self.problem.init, dtype)
-        message = self._read(arrays, x0, dtype)
+        message = self._read(arrays, x0, dtype, rules)
         folder = self._folder(task.run)
         with disk.locked(folder):
             states = disk.Generations(folder / "state")
-            kept = self._choose(states, task, x0, message)
+            kept = self._choose(states, task, x0, message, rules)
             sub = rules.subproblem(kept.state, message)
             rng = common.client_rng(task.seed, self.client, kept.number)
             solution = self._solver(dtype)(0, sub, rng, task.round, task.probability)
@@ -225,8 +225,8 @@ class Node:
     def _folder(self, run: str) -> Path:
         return self.root / "node" / run / f"client-{self.client}"
 
-    def _read(self, arrays: Any, x0: Tree, dtype: np.dtype[Any]) -> Tree:
-        template = self.algorithm.broadcast(self.algorithm.server(x0))
+    def _read(self, arrays: Any, x0: Tree, dtype: np.dtype[Any], rules: Deployable) -> Tree:
+        template = rules.broadcast(rules.server(x0))
         return wire.decode(arrays, template, dtype, sent_by_server=True)
 
     def _solver(self, dtype: np.dtype[Any]) -> CompiledClients | PlainClients:
@@ -245,15 +245,15 @@ class Node:
             "test_accuracy": problem.accuracy(xbar, problem.data.test),
         }
 
-    def _choose(self, states: disk.Generations, task: Task, x0: Tree, message: Tree) -> Kept:
+    def _choose(self, states: disk.Generations, task: Task, x0: Tree, message: Tree, rules: Deployable) -> Kept:
         """Return where to go on from; the top of this file says why."""
-        fresh = self.algorithm.client(x0, message)
+        fresh = rules.client(x0, message)
         if task.accepted == 0:
             return Kept(fresh, 0)
         own = {number: record.arrays for number, record in states.whole() if record.header["uid"] == task.uid}
         number = task.accepted if task.accepted in own else max(own, default=0)
         if number < task.accepted:
-            return Kept(self.algorithm.rejoin(message), task.accepted, rejoined=True)
+            return Kept(rules.rejoin(message), task.accepted, rejoined=True)
         return Kept(disk.restore(fresh, own[number]), number)
 
     def _rules(self, task: Task) -> Deployable:

@@ -11,7 +11,8 @@ from .task import LOCAL, problem
 
 def algorithm(context: Context) -> feddr.FedDR | feddr.AsyncFedDR:
     eta, alpha = float(context.run_config["eta"]), float(context.run_config["alpha"])
-    return feddr.AsyncFedDR(eta, alpha) if context.run_config["mode"] == "async" else feddr.FedDR(eta, alpha)
+    method = feddr.AsyncFedDR if context.run_config["mode"] == "async" else feddr.FedDR
+    return method(eta, alpha, "lazy", mean="all")
 
 
 def federation(context: Context) -> flower.Federation:
