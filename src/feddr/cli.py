@@ -3,7 +3,6 @@
 import sys
 from typing import Annotated, Any
 
-import click
 import typer
 from typer.core import TyperGroup
 
@@ -23,6 +22,9 @@ __all__ = ["Interrupts", "app", "main"]
 REFUSED = 2
 """Exit code."""
 
+UsageError: Any = typer.BadParameter.__base__
+"""Wrong words on the command line: click's class where typer is built on click, and typer's own from 0.26 on."""
+
 
 class Commands(TyperGroup):
     """The commands, and one line for what they refuse; a mistake of the program keeps its traceback."""
@@ -33,7 +35,7 @@ class Commands(TyperGroup):
             return super().main(*words, **options)
         try:
             code = super().main(*words, **{**options, "standalone_mode": False})
-        except click.ClickException as error:
+        except UsageError as error:
             context, message = getattr(error, "ctx", None), error.format_message()
             remedy = "" if context is None else f" See {context.command_path} --help."
             if message:  # there is none where no words were given, and the help has been printed

@@ -1,0 +1,49 @@
+"""What the package imports is what its metadata asks for; what another package brings may be gone tomorrow."""
+
+import ast
+import re
+import sys
+import tomllib
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+BROUGHT = {"jaxlib": "jax", "PIL": "matplotlib", "grpc": "flwr", "cryptography": "flwr", "starlette": "flwr"}
+"""Packages that are a part of another one, or that it cannot do without."""
+IMPORTED_AS = {"mlflow": "mlflow-skinny", "tensorboardX": "tensorboardx"}
+NAMED = {"sklearn"}
+"""Who lacks them is told what to install."""
+
+
+def names(requirements: list[str]) -> set[str]:
+    return {re.split(r"[\[<>=!~;, ]", requirement)[0].lower() for requirement in requirements}
+
+
+def imports(path: Path) -> dict[str, bool]:
+    """The packages that a file imports, and whether already when it is imported itself."""
+    tree = ast.parse(path.read_text())
+    late = {node for defined in ast.walk(tree) if isinstance(defined, ast.FunctionDef) for node in ast.walk(defined)}
+    found: dict[str, bool] = {}
+    for node in ast.walk(tree):
+        modules = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        if isinstance(node, ast.ImportFrom) and not node.level:
+            modules = [node.module or ""]
+        for module in modules:
+            top = module.split(".")[0]
+            found[top] = found.get(top, False) or node not in late
+    return {top: early for top, early in found.items() if top not in sys.stdlib_module_names and top != "feddr"}
+
+
+def test_every_import_is_a_dependency() -> None:
+    needed = names(PROJECT["dependencies"])
+    optional = needed | NAMED
+    for extra in ("flower", "ray", "torch", "tensorboard", "mlflow", "modules"):
+        optional |= names(PROJECT["optional-dependencies"][extra])
+    missing = []
+    for path in (ROOT / "src" / "feddr").rglob("*.py"):
+        own = path.parent.name in ("flower", "deploy") or path.name == "torch.py"  # an extra's own rooms
+        for top, early in imports(path).items():
+            package = IMPORTED_AS.get(top, BROUGHT.get(top, top))
+            if package not in (needed if early and not own else optional):
+                missing.append((top, path.name))
+    assert not missing
