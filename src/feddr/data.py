@@ -7,9 +7,12 @@ once, makes the samples of a client when they are needed.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from numbers import Integral
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+
+from feddr import precision
 
 Samples = dict[str, NDArray[np.generic]]
 """Named arrays with one row for each sample."""
@@ -24,6 +27,10 @@ class Part:
 
     samples: Samples
     offsets: NDArray[np.int64]
+
+    def __post_init__(self) -> None:
+        samples = {name: precision.array(name, array) for name, array in self.samples.items()}
+        object.__setattr__(self, "samples", samples)
 
     @property
     def num_clients(self) -> int:
@@ -66,8 +73,8 @@ class OnDemand:
 
     def client(self, i: int) -> Samples:
         """Make the samples of client i."""
-        samples = {name: np.asarray(array) for name, array in self.make(i).items()}
-        lengths = {name: len(array) for name, array in samples.items()}
+        samples = {name: precision.array(f"{name} of client {i}", array) for name, array in self.make(i).items()}
+        lengths = {name: len(array) if array.ndim else None for name, array in samples.items()}
         if set(lengths.values()) != {int(self.sizes[i])}:
             raise ValueError(f"Client {i} was said to have {self.sizes[i]} samples, but arrays of {lengths} were made.")
         return samples
@@ -154,15 +161,15 @@ class FederatedData:
         >>> data.num_clients, data.train.num_samples
         (1000000, 300)
         """
-        counts = np.asarray(sizes, np.int64)
+        counts = _whole("sizes", sizes)
         n = len(counts)
         if n == 0 or np.any(counts < 1):
             raise ValueError(f"Every client needs at least one training sample, got {counts.min(initial=0)}.")
-        if isinstance(panel, int):
+        if isinstance(panel, Integral):
             if panel < 1:
                 raise ValueError(f"The panel needs at least one client, got {panel}.")
-            panel = np.random.default_rng(seed).choice(n, min(panel, n), replace=False).tolist()
-        chosen = np.unique(np.asarray(panel, np.int64))
+            panel = np.random.default_rng(seed).choice(n, min(int(panel), n), replace=False).tolist()
+        chosen = np.unique(_whole("panel", panel))
         if len(chosen) == 0 or chosen[0] < 0 or chosen[-1] >= n:
             raise ValueError(f"The panel must be clients from 0 to {n - 1}, got {panel}.")
         source = OnDemand(make, counts, chosen)
@@ -177,8 +184,8 @@ class FederatedData:
         Parameters
         ----------
         train
-            For each client, arrays with one row a sample: ``{"x": ..., "y": ...}``. Every client has the same names
-            and at least one sample.
+            For each client, arrays or tables with one row a sample: ``{"x": ..., "y": ...}``. Every client has the same
+            names and at least one sample. Real numbers of any type, truth values and whole numbers of 32 bits.
         test
             The same for test samples; a client may have none.
         """
@@ -202,7 +209,7 @@ def _concatenate(clients: Sequence[Mapping[str, ArrayLike]], part: str) -> Part:
     for i, client in enumerate(clients):
         if sorted(client) != names:
             raise ValueError(f"Every client needs the arrays {names}, {part} client {i} has {sorted(client)}.")
-        rows = {name: np.asarray(client[name]) for name in names}
+        rows = {name: precision.array(f"{name} of {part} client {i}", client[name]) for name in names}
         lengths = {name: array.shape[0] if array.ndim else None for name, array in rows.items()}
         if None in lengths.values() or len(set(lengths.values())) != 1:
             raise ValueError(f"The arrays of a client need one row a sample, {part} client {i} has lengths {lengths}.")
@@ -217,3 +224,11 @@ def _concatenate(clients: Sequence[Mapping[str, ArrayLike]], part: str) -> Part:
         sizes.append(len(rows[names[0]]))
     offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
     return Part({name: np.concatenate(parts) for name, parts in arrays.items()}, offsets)
+
+
+def _whole(what: str, values: ArrayLike) -> NDArray[np.int64]:
+    """Return a list of whole numbers as an array."""
+    given = np.asarray(values)
+    if given.ndim != 1 or given.dtype.kind not in "iuf" or not np.array_equal(given, np.floor(given)):
+        raise ValueError(f"{what} must be whole numbers, one a client, got {values}; round them first.")
+    return given.astype(np.int64)

@@ -1,12 +1,22 @@
-"""The two number types of a run: float32 where the work is, float64 where sums must not drift."""
+"""The numbers of a run: float32 where the work is, float64 where sums must not drift, int32 for whole ones.
 
+What users give is converted where nothing is lost by it, and refused by name elsewhere.
+"""
+
+import numbers
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from feddr import tree
+
+WHOLE = np.iinfo(np.int32)
+"""The whole numbers that a run can hold."""
 
 
 def scope(dtype: Any) -> AbstractContextManager[None]:
@@ -22,6 +32,62 @@ def of(precision: str) -> np.dtype[Any]:
     return np.dtype(precision)
 
 
-def samples(arrays: tree.Tree, dtype: Any) -> tree.Tree:
+def samples(arrays: Mapping[str, NDArray[Any]], dtype: Any) -> dict[str, NDArray[Any]]:
     """Return samples as the solvers want them: real numbers as dtype, whole numbers as int32."""
-    return tree.map(lambda a: np.asarray(a, dtype if np.issubdtype(a.dtype, np.floating) else np.int32), arrays)
+    found = {}
+    for name, a in arrays.items():
+        try:
+            with np.errstate(over="raise"):
+                found[name] = np.asarray(a, dtype if np.issubdtype(a.dtype, np.floating) else np.int32)
+        except FloatingPointError:
+            largest = np.abs(a[np.isfinite(a)]).max()
+            raise ValueError(
+                f'{name} must fit into {np.dtype(dtype)}, got {largest:.3g}; scale it, or use precision="float64".'
+            ) from None
+    return found
+
+
+def array(what: str, values: ArrayLike) -> NDArray[Any]:
+    """Return values as an array of real numbers, or of whole numbers of 32 bits, if nothing is lost by that."""
+    if np.ma.is_masked(values):
+        raise ValueError(
+            f"{what} must have a number in every place, got a masked array without {np.ma.count_masked(values)} of "
+            f"{np.size(values)}; fill them in, or leave out what has none."
+        )
+    found = np.asarray(values)
+    if found.dtype == object:
+        found = _unboxed(what, found)
+    if found.dtype.kind == "f":
+        return found
+    if jnp.issubdtype(found.dtype, jnp.floating):
+        return found.astype(np.float32)  # bfloat16 and the like
+    if found.dtype != bool and not jnp.issubdtype(found.dtype, jnp.integer):
+        raise ValueError(f"{what} must be real or whole numbers, got {found.dtype}; make numbers of it first.")
+    if found.dtype.kind not in "biu":
+        return found.astype(np.int8)  # whole numbers of four bits or less
+    for extreme in (found.min(initial=0), found.max(initial=0)) if not np.can_cast(found.dtype, np.int32) else ():
+        if not WHOLE.min <= extreme <= WHOLE.max:
+            raise ValueError(
+                f"{what} must be whole numbers of 32 bits or real numbers, got {found.dtype} with {extreme}; "
+                "use astype(float), or number anew what it counts."
+            )
+    return found
+
+
+def _unboxed(what: str, objects: NDArray[Any]) -> NDArray[Any]:
+    """Return an array of Python's numbers as one of NumPy's: what a table with columns of several types becomes."""
+    kinds = {type(value) for value in objects.flat}
+    wrong = sorted(kind.__name__ for kind in kinds if not issubclass(kind, numbers.Real | np.bool_))
+    if wrong:
+        raise ValueError(
+            f"{what} must be real or whole numbers, got objects of type {', '.join(wrong)}; fill in what is missing, "
+            "and make numbers of the rest with astype(float)."
+        )
+    found = np.array(objects.tolist()).reshape(objects.shape)
+    if found.dtype == object or not np.all((found == objects) | (found != found)):
+        names = ", ".join(sorted(kind.__name__ for kind in kinds))
+        raise ValueError(
+            f"{what} must be numbers that fit into 64 bits, got objects of type {names} that would be rounded; "
+            "use astype(float) if they may be."
+        )
+    return found
