@@ -21,6 +21,8 @@ from tests.conftest import make_classes
 
 X = np.random.default_rng(0).uniform(0.1, 0.9, (6, 4)).astype(np.float32)
 
+KEY = jax.random.key(0)
+
 HELD: dict[str, Callable[[Any], Any]] = {
     "arithmetic": lambda x: abs(-x) + x * x - x / 2 + jnp.sign(x) + jnp.floor(3 * x) + jnp.round(x) + lax.rem(x, x / 3),
     "powers": lambda x: x**3 + x**0.3 + jnp.square(x) + jnp.sqrt(x) + lax.rsqrt(x) + jnp.exp(x) + jnp.exp2(x),
@@ -56,6 +58,11 @@ REFUSED: dict[str, Callable[[Any], Any]] = {
     "stacks of matrices": lambda x: jnp.ones((3, 2, 2)) @ jnp.ones((3, 2, 2)) + x.sum(),
     "whole numbers": lambda x: jnp.ones((2, 2), int) @ jnp.ones((2, 2), int) + x.sum(),
     "in a loop": lambda x: lax.fori_loop(0, 3, lambda _, x: jnp.sort(x), x),
+    "nothing in it": lambda x: jnp.concatenate([x, jnp.sin(x[:0])]),
+    "nothing to add up": lambda x: x + x[:, :0] @ x[:0],
+    "nothing gathered": lambda x: x.sum() + x[jnp.arange(0)].sum(),
+    "random keys": lambda x: x + jax.random.uniform(KEY),
+    "random keys left alone": lambda x: x + (KEY[None][0] == KEY),
     "too much": lambda x: sum(x + i for i in range(kernel.MANY)),
 }
 
@@ -108,6 +115,13 @@ def test_products_that_are_just_small_enough(m: int, k: int, n: int) -> None:
     assert kernel.fits(jax.make_jaxpr(jnp.matmul)(np.ones((m, k)), np.ones((k, n))).jaxpr)
 
 
+@pytest.mark.parametrize("empty", [np.zeros(0, np.float32), KEY], ids=["array", "key"])
+def test_an_argument_that_a_kernel_cannot_hold_is_none_of_its_own(empty: Any) -> None:
+    lowered = jax.jit(kernel.whole(lambda x, empty: (2 * x, empty))).lower(X, empty)
+    assert not marked(lowered)
+    np.testing.assert_array_equal(lowered.compile()(X, empty)[0][0], 2 * X)
+
+
 @pytest.mark.parametrize("solver", [feddr.local.SGD(lr=0.1, epochs=2, batch_size=8, momentum=0.5)])
 @pytest.mark.parametrize("layers", [[60, 32, 10], [12, 5]])
 def test_a_client_with_a_small_model_is_one_kernel(
@@ -145,12 +159,18 @@ def loss(params, batch):  # XLA finds out that some of what it is given plays no
     return 0.5 * (batch["x"] @ (params["slope"] + offset + nothing) - batch["y"]) ** 2
 
 clients = [
-    {"x": rng.normal(size=(n, 3)), "y": rng.normal(size=n), "weight": np.ones(n), "note": np.ones((n, 2))}
+    {"x": rng.normal(size=(n, 3)), "y": rng.normal(size=n), "weight": np.ones(n), "note": np.ones((n, 2)),
+     "nothing": np.ones((n, 0))}
     for n in (5, 9)
 ]
+data = feddr.FederatedData.from_clients(clients)
 init = {"slope": np.zeros(3), "spare": np.zeros((2, 2))}
-problem = feddr.Problem(loss, feddr.FederatedData.from_clients(clients), init)
-for algorithm in (feddr.FedAvg(), feddr.FedDR(eta=1.0), feddr.Scaffold()):
+problem = feddr.Problem(loss, data, init)
+with_nothing = feddr.Problem(loss, data, {**init, "nothing": np.zeros((0, 2))})
+for problem, algorithm in (
+    (problem, feddr.FedAvg()), (problem, feddr.FedDR(eta=1.0)), (problem, feddr.Scaffold()),
+    (with_nothing, feddr.FedDR(eta=1.0)),
+):
     local = feddr.local.SGD(lr=0.1, epochs=3, batch_size=2)
     both = [run(problem, algorithm, local=local, rounds=4) for run in (feddr.simulate, feddr.reference)]
     np.testing.assert_allclose(*(result.params["slope"] for result in both), rtol=1e-4)

@@ -41,6 +41,9 @@ _CALLS_AND_LOOPS = "closed_call custom_jvp_call custom_vjp_call jit pjit scan wh
 KNOWN = frozenset(f"{_ARITHMETIC} {_ARRAYS} {_CALLS_AND_LOOPS}".split())
 """Operations that such a kernel may hold; others it cannot, or does slowly, or XLA does not say."""
 
+NOT_HELD = (jnp.complexfloating, jax.dtypes.extended)
+"""Kinds of entries that nothing is known about: complex numbers, and what is no number, such as a random key."""
+
 MANY = 4_000
 """Operations beyond which the compiler takes seconds for them in one piece."""
 
@@ -48,8 +51,8 @@ MANY = 4_000
 def whole(function: Callable[..., Any], wanted: bool = True) -> Callable[..., tuple[Any, Any]]:
     """Return a function for ``jax.jit`` that is one kernel, if that is wanted and possible.
 
-    It returns what ``function`` does, and a number that depends on all arguments, to be forgotten: XLA would end the
-    process if it found that a kernel does not use one of them.
+    It returns what ``function`` does, and, for a kernel, a number that depends on all arguments, to be forgotten: XLA
+    would end the process if it found that a kernel does not use one of them.
     """
 
     def called(*arguments: Any) -> tuple[Any, Any]:
@@ -58,11 +61,14 @@ def whole(function: Callable[..., Any], wanted: bool = True) -> Callable[..., tu
         jaxpr, shape = jax.make_jaxpr(function, return_shape=True)(*arguments)
         leaves, count = [*jaxpr.consts, *jax.tree.leaves(arguments)], len(jaxpr.consts)
 
-        def flat(*leaves: Any) -> tuple[list[Any], Any]:
-            results = jax.core.eval_jaxpr(jaxpr.jaxpr, leaves[:count], *leaves[count:])
-            return results, sum(map(_some, leaves), jnp.float32(0))
+        def flat(*leaves: Any) -> list[Any]:
+            return jax.core.eval_jaxpr(jaxpr.jaxpr, leaves[:count], *leaves[count:])
 
-        results, witness = (xla_metadata_call(flat, **MARK) if fits(jaxpr.jaxpr) else flat)(*leaves)
+        def witnessed(*leaves: Any) -> tuple[list[Any], Any]:
+            return flat(*leaves), sum(map(_some, leaves), jnp.float32(0))
+
+        one = fits(jaxpr.jaxpr)
+        results, witness = xla_metadata_call(witnessed, **MARK)(*leaves) if one else (flat(*leaves), None)
         return jax.tree.unflatten(jax.tree.structure(shape), results), witness
 
     return called
@@ -70,7 +76,7 @@ def whole(function: Callable[..., Any], wanted: bool = True) -> Callable[..., tu
 
 def fits(jaxpr: jex.Jaxpr) -> bool:
     """Return whether a computation can be one kernel, and is the better for it."""
-    return _operations(jaxpr) <= MANY
+    return _held(*jaxpr.constvars, *jaxpr.invars) and _operations(jaxpr) <= MANY
 
 
 def _operations(jaxpr: jex.Jaxpr) -> float:
@@ -78,10 +84,17 @@ def _operations(jaxpr: jex.Jaxpr) -> float:
     count = 0.0
     for equation in jaxpr.eqns:
         name = equation.primitive.name
-        if name not in KNOWN and not (name == "dot_general" and _small(equation)):
+        known = name in KNOWN or (name == "dot_general" and _small(equation))
+        if not known or not _held(*equation.invars, *equation.outvars):
             return math.inf
         count += 1 + sum(map(_operations, jex.jaxprs_in_params(equation.params)))
     return count
+
+
+def _held(*variables: Any) -> bool:
+    """Return whether a kernel can hold arrays: at one without entries XLA ends the process."""
+    avals = [variable.aval for variable in variables]
+    return all(aval.size and not any(jnp.issubdtype(aval.dtype, kind) for kind in NOT_HELD) for aval in avals)
 
 
 def _small(product: jex.JaxprEqn) -> bool:
