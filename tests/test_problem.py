@@ -1,7 +1,11 @@
+from pathlib import Path
 from typing import Any
 
+import jax.numpy as jnp
+import ml_dtypes
 import numpy as np
 import pytest
+from safetensors.numpy import load_file
 
 import feddr
 from feddr import tree
@@ -145,3 +149,85 @@ def test_a_loss_may_refer_to_arrays_in_either_precision(precisions: list[str]) -
         x, y = (np.concatenate([client[name] / np.sqrt(len(client["y"])) for client in clients]) for name in "xy")
         solution = np.linalg.lstsq(x, y)[0] - offset
         np.testing.assert_allclose(found, solution, rtol=1e-3 if precision == "float32" else 1e-9)
+
+
+def squares(init: Any, **settings: Any) -> feddr.Problem:
+    data = feddr.FederatedData.from_clients([{"y": np.array([2.5, 1.5])}, {"y": np.array([3.0])}])
+    return feddr.Problem(lambda params, batch: 0.5 * (params["a"] - batch["y"]) ** 2, data, {"a": init}, **settings)
+
+
+@pytest.mark.parametrize(
+    "three",
+    [3, 3.0, np.array(3), np.array(3, np.int8), np.array(3, np.uint64), jnp.asarray(3), np.array(3, object)],
+)
+def test_a_problem_is_what_it_is_at_whole_numbers(three: Any) -> None:
+    problem = squares(np.zeros(()), g=feddr.prox.L1(0.3))
+    x, real = {"a": three}, {"a": np.array(3.0)}
+    assert problem.f(x) == problem.f(real) == 0.5 * (0.5 * (0.25 + 2.25) / 2 + 0.0)
+    assert problem.F(x) == problem.F(real) > 1.0
+    assert problem.gradient(x) == problem.gradient(real) == {"a": 0.5}
+    assert problem.client_value_and_gradient(0, x) == (0.625, {"a": 1.0})
+    assert problem.gradient_mapping(x) == problem.gradient_mapping(real)
+    assert problem.gradient_mapping(x)["a"].dtype == np.float64
+    found = feddr.problem.gradient_mapping(problem.regulariser, x, {"a": 0.5}, 1.0)
+    assert found["a"] == pytest.approx(0.8, abs=1e-15)
+
+
+@pytest.mark.parametrize("init", [3, np.array(3), np.array(True), np.array(3, np.float16), np.array(3, ml_dtypes.bfloat16)])
+def test_a_start_of_any_type_of_number_becomes_real(init: Any) -> None:
+    problem = squares(init)
+    assert problem.init["a"].dtype in (np.float32, np.float64)
+    assert problem.init["a"] == float(init)
+    assert problem.F(problem.init) == squares(np.asarray(float(init))).F({"a": np.asarray(float(init))})
+
+
+def test_a_start_of_real_numbers_is_taken_as_it_is() -> None:
+    for dtype in (np.float32, np.float64):
+        init = np.zeros((), dtype)
+        assert squares(init).init["a"] is init
+
+
+@pytest.mark.parametrize(
+    ("init", "message"),
+    [
+        (np.array(1j), "The parameter a must be real or whole numbers, got complex128"),
+        (np.array("b"), "The parameter a must be real or whole numbers, got <U1"),
+        (np.array(None), "The parameter a must be real or whole numbers, got objects of type NoneType"),
+        (np.array(np.inf), "The start must be finite, init holds a NaN or infinity"),
+        (np.zeros((0, 3)), "A start needs at least one number"),
+        ({}, "A start needs at least one number"),
+        ({"d": {"e": 0.0}, "d.e": 0.0}, r"Parameters need names of their own, got a\.d\.e twice; rename"),
+    ],
+)
+def test_a_start_that_is_none_is_refused(init: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        squares(init)
+
+
+def test_accuracy_at_whole_numbers() -> None:
+    data = two(x=np.array([[0.4], [-0.4]]), y=[1, 0])
+    problem = feddr.Problem.classification(feddr.models.linear(1), data)
+    x = {"weight": np.array([1]), "bias": np.array(0)}
+    assert problem.accuracy(x, data.train) == 1.0
+
+
+@pytest.mark.parametrize("largest", [1e308, 1e-308, 5e-324])
+def test_weights_of_any_size_are_scaled(largest: float) -> None:
+    weights = squares(0.0, weights=[largest, largest]).client_weights
+    np.testing.assert_array_equal(weights, [0.5, 0.5])
+    np.testing.assert_allclose(squares(0.0, weights=[1e308, 3e307]).client_weights, [1 / 1.3, 0.3 / 1.3], rtol=1e-15)
+
+
+def test_weights_that_vanish_beside_others_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"weights must be numbers that can be added up, got 1e-308 beside 1e\+308"):
+        squares(0.0, weights=[1e308, 1e-308])
+    with pytest.raises(ValueError, match="weights must be real or whole numbers, got complex128"):
+        squares(0.0, weights=np.array([1j, 1.0]))
+
+
+def test_a_saved_model_has_the_shapes_of_the_parameters(tmp_path: Path) -> None:
+    problem = squares(np.zeros(()))
+    result = feddr.reference(problem, feddr.FedAvg(), local=feddr.local.SGD(lr=0.1), rounds=1)
+    found = load_file(result.save(tmp_path) / "model.safetensors")
+    assert found["a"].shape == result.params["a"].shape == ()
+    assert found["a"] == result.params["a"]

@@ -48,7 +48,32 @@ def samples(arrays: Mapping[str, NDArray[Any]], dtype: Any) -> dict[str, NDArray
 
 
 def array(what: str, values: ArrayLike) -> NDArray[Any]:
-    """Return values as an array of real numbers, or of whole numbers of 32 bits, if nothing is lost by that."""
+    """Return samples as an array of real numbers, or of whole numbers of 32 bits, if nothing is lost by that."""
+    found = _numbers(what, values)
+    if np.can_cast(found.dtype, np.int32) or found.dtype.kind == "f":
+        return found
+    for extreme in (found.min(initial=0), found.max(initial=0)):
+        if not WHOLE.min <= extreme <= WHOLE.max:
+            raise ValueError(
+                f"{what} must be whole numbers of 32 bits or real numbers, got {found.dtype} with {extreme}; "
+                "use astype(float), or number anew what it counts."
+            )
+    return found
+
+
+def real(what: str, values: ArrayLike) -> NDArray[Any]:
+    """Return an array of float32 or float64: shorter floats as float32, whole numbers as float64."""
+    found = _numbers(what, values)
+    return np.asarray(found, np.float32 if found.dtype.kind == "f" and found.itemsize <= 4 else np.float64)
+
+
+def parameters(x: tree.Tree) -> tree.Tree:
+    """Return parameters as arrays of float32 or float64."""
+    return jax.tree_util.tree_map_with_path(lambda path, leaf: real(f"The parameter {tree.name(path)}", leaf), x)
+
+
+def _numbers(what: str, values: ArrayLike) -> NDArray[Any]:
+    """Return an array of a type that NumPy itself has: truth values, whole or real numbers."""
     if np.ma.is_masked(values):
         raise ValueError(
             f"{what} must have a number in every place, got a masked array without {np.ma.count_masked(values)} of "
@@ -57,21 +82,12 @@ def array(what: str, values: ArrayLike) -> NDArray[Any]:
     found = np.asarray(values)
     if found.dtype == object:
         found = _unboxed(what, found)
-    if found.dtype.kind == "f":
+    if found.dtype.kind in "biuf":
         return found
-    if jnp.issubdtype(found.dtype, jnp.floating):
-        return found.astype(np.float32)  # bfloat16 and the like
-    if found.dtype != bool and not jnp.issubdtype(found.dtype, jnp.integer):
-        raise ValueError(f"{what} must be real or whole numbers, got {found.dtype}; make numbers of it first.")
-    if found.dtype.kind not in "biu":
-        return found.astype(np.int8)  # whole numbers of four bits or less
-    for extreme in (found.min(initial=0), found.max(initial=0)) if not np.can_cast(found.dtype, np.int32) else ():
-        if not WHOLE.min <= extreme <= WHOLE.max:
-            raise ValueError(
-                f"{what} must be whole numbers of 32 bits or real numbers, got {found.dtype} with {extreme}; "
-                "use astype(float), or number anew what it counts."
-            )
-    return found
+    for kind, held in ((jnp.floating, np.float32), (jnp.integer, np.int8)):  # bfloat16, int4 and the like
+        if jnp.issubdtype(found.dtype, kind):
+            return found.astype(held)
+    raise ValueError(f"{what} must be real or whole numbers, got {found.dtype}; make numbers of it first.")
 
 
 def _unboxed(what: str, objects: NDArray[Any]) -> NDArray[Any]:

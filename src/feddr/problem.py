@@ -1,5 +1,6 @@
 """The problem: minimise F(x) = sum_i w_i f_i(x) + g(x)."""
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -34,7 +35,7 @@ class Problem:
     data
         The samples of each client.
     init
-        The start x^0: any pytree of arrays.
+        The start x^0: any pytree of arrays. Whole numbers become real ones, as in every point x of the methods below.
     g
         A regulariser of ``feddr.prox``; None for g = 0.
     weights
@@ -68,8 +69,7 @@ class Problem:
     curvature: Bounds | Callable[[int], Bounds] | None = None
 
     def __post_init__(self) -> None:
-        if not all(np.all(np.isfinite(leaf)) for leaf in tree.leaves(self.init)):
-            raise ValueError("The start must be finite, init holds a NaN or infinity.")
+        object.__setattr__(self, "init", start(self.init))
         if isinstance(self.curvature, tuple) and not self.curvature[0] <= self.curvature[1]:
             raise ValueError(f"curvature must be (l, L) with l <= L, got {self.curvature}.")
         assert self.client_weights is not None  # a wrong weighting is refused here, not in the first round
@@ -141,10 +141,7 @@ class Problem:
     @cached_property
     def sample_weights(self) -> NDArray[np.float64]:
         """The weight w_i / n_i of each training sample in memory, so that f is a weighted sum of per-sample losses."""
-        sizes, weights = self.data.train.sizes, self.client_weights
-        if self.data.on_demand is not None:
-            weights = weights[self.data.panel] / weights[self.data.panel].sum()
-        return np.repeat(weights / sizes, sizes)
+        return sample_weights(self.client_weights, self.data)
 
     def known_curvature(self, i: int) -> Bounds | None:
         """Return bounds on the eigenvalues of the Hessian of f_i, None where they are not known."""
@@ -157,21 +154,25 @@ class Problem:
 
     def f(self, x: Tree) -> float:
         """Return f(x) = sum_i w_i f_i(x); over the panel, as all of these, where samples are made on demand."""
+        x = precision.parameters(x)
         with precision.scope(_dtype(x)):
             return float(self._f(x, *self._all_samples(x)))
 
     def F(self, x: Tree) -> float:
         """Return F(x) = f(x) + g(x)."""
+        x = precision.parameters(x)
         with precision.scope(_dtype(x)):
             return float(self._f(x, *self._all_samples(x)) + self.regulariser.value(x))
 
     def gradient(self, x: Tree) -> Tree:
         """Return the gradient of f at x."""
+        x = precision.parameters(x)
         with precision.scope(_dtype(x)):
             return tree.map(np.asarray, self._gradient(x, *self._all_samples(x)))
 
     def client_value_and_gradient(self, i: int, x: Tree) -> tuple[float, Tree]:
         """Return f_i(x) and its gradient."""
+        x = precision.parameters(x)
         dtype = _dtype(x)
         with precision.scope(dtype):
             value, gradient = self._mean_loss(x, precision.samples(self.data.client(i), dtype))
@@ -189,6 +190,7 @@ class Problem:
         """Return the share of samples that are predicted rightly; NaN where there are none, or nobody can say."""
         if part is None or not part.num_samples or self.correct is None:
             return float("nan")
+        x = precision.parameters(x)
         with precision.scope(_dtype(x)):
             return float(jnp.mean(self.correct(x, precision.samples(part.samples, _dtype(x)))))
 
@@ -237,15 +239,51 @@ def client_weights(weights: str | ArrayLike, data: FederatedData) -> NDArray[np.
             raise ValueError(f'weights must be "uniform", "samples" or one number a client, got {weights!r}.')
         sizes = data.sizes.astype(np.float64)
         return np.full(n, 1.0 / n) if weights == "uniform" else sizes / sizes.sum()
-    given = np.asarray(weights, dtype=np.float64)
+    given = np.asarray(precision.real("weights", weights), np.float64)
     if given.shape != (n,) or not np.all(np.isfinite(given)) or np.any(given <= 0):
         raise ValueError(f"weights must be {n} positive numbers, one a client, got {given.tolist()}.")
-    scaled: NDArray[np.float64] = given / given.sum()
-    return scaled
+    return scaled(given)
+
+
+def scaled(weights: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return positive weights, each however large, scaled to sum to one."""
+    with np.errstate(over="ignore"):
+        found: NDArray[np.float64] = weights / weights.sum()
+    if not np.all(found):
+        found = weights / weights.max()
+        found /= found.sum()
+    if not np.all(found):
+        raise ValueError(
+            f"weights must be numbers that can be added up, got {weights.min():g} beside {weights.max():g}; leave out "
+            "clients that hardly count."
+        )
+    return found
+
+
+def sample_weights(weights: NDArray[np.float64], data: FederatedData) -> NDArray[np.float64]:
+    """Return the weight w_i / n_i of each training sample in memory; those of a panel are scaled to sum to one."""
+    if data.on_demand is not None:
+        weights = weights[data.panel] / weights[data.panel].sum()
+    return np.repeat(weights / data.train.sizes, data.train.sizes)
+
+
+def start(init: Tree) -> Tree:
+    """Return the parameters that a run begins with as arrays of real numbers, which are named, some, and finite."""
+    names = Counter(tree.name(path) for path, _ in jax.tree_util.tree_leaves_with_path(init))
+    twice = [name for name, count in names.items() if count > 1]
+    if twice:
+        raise ValueError(f"Parameters need names of their own, got {twice[0]} twice; rename the keys of init.")
+    x = precision.parameters(init)
+    if not tree.size(x):
+        raise ValueError("A start needs at least one number, init has none; give it the parameters of the model.")
+    if not all(np.all(np.isfinite(leaf)) for leaf in tree.leaves(x)):
+        raise ValueError("The start must be finite, init holds a NaN or infinity.")
+    return x
 
 
 def gradient_mapping(g: Regulariser, x: Tree, gradient: Tree, eta: float) -> Tree:
     """Return (x - prox_{eta g}(x - eta * gradient)) / eta."""
+    x = precision.parameters(x)
     with precision.scope(_dtype(x)):
         step = g.prox(tree.axpy(-eta, gradient, x), eta)
         return tree.map(lambda a, b: (np.asarray(a) - np.asarray(b)) / eta, x, step)

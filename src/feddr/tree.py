@@ -68,4 +68,9 @@ def size(a: Tree) -> int:
 def named(a: Tree) -> dict[str, Any]:
     """Return the leaves by name, such as ``layer0.weight``; a single array is called ``x``."""
     paths, _ = jax.tree_util.tree_flatten_with_path(a)
-    return {jax.tree_util.keystr(path, simple=True, separator=".") or "x": leaf for path, leaf in paths}
+    return {name(path): leaf for path, leaf in paths}
+
+
+def name(path: Any) -> str:
+    """Return the name of the leaf at a path of JAX's."""
+    return jax.tree_util.keystr(path, simple=True, separator=".") or "x"

@@ -101,6 +101,13 @@ def test_federations_that_cannot_be(arguments: dict[str, Any], message: str) -> 
 
 def test_given_weights_are_scaled() -> None:
     assert flower.Federation(np.zeros(1), 2, weights=[1.0, 3.0]).known_weights() == [0.25, 0.75]
+    assert flower.Federation(np.zeros(1), 2, weights=[1e308, 1e308]).known_weights() == [0.5, 0.5]
+
+
+def test_a_start_is_real_numbers() -> None:
+    assert flower.Federation(np.zeros(1, int), 2).init.dtype == np.float64
+    with pytest.raises(ValueError, match="The parameter x must be real or whole numbers, got complex128"):
+        flower.Federation(np.array(1j), 2)
 
 
 def test_the_run_config_overrides_settings() -> None:

@@ -73,7 +73,7 @@ class Result:
         folder.mkdir(parents=True, exist_ok=True)
         with files.replacing(folder / "history.csv") as path:
             self.history.to_csv(path)
-        arrays = {name: np.ascontiguousarray(leaf) for name, leaf in tree.named(self.params).items()}
+        arrays = {name: np.asarray(leaf, order="C") for name, leaf in tree.named(self.params).items()}
         files.replace(folder / "model.safetensors", save(arrays))
         files.replace(folder / "settings.json", (json.dumps(self.settings, indent=2) + "\n").encode())
         if self.watch is not None:

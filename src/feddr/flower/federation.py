@@ -6,8 +6,7 @@ from typing import Literal
 
 import numpy as np
 
-from feddr import tree
-from feddr.problem import Problem
+from feddr.problem import Problem, scaled, start
 from feddr.prox import Regulariser, Zero
 from feddr.tree import Tree
 
@@ -49,8 +48,7 @@ class Federation:
     def __post_init__(self) -> None:
         if type(self.clients) is not int or self.clients < 1:
             raise ValueError(f"A federation needs at least one client, got clients={self.clients!r}.")
-        if not all(np.all(np.isfinite(leaf)) for leaf in tree.leaves(self.init)):
-            raise ValueError("The start must be finite, init holds a NaN or infinity.")
+        object.__setattr__(self, "init", start(self.init))
         if isinstance(self.weights, str):
             if self.weights not in ("uniform", "samples"):
                 raise ValueError(f'weights must be "uniform", "samples" or one number a client, got {self.weights!r}.')
@@ -69,7 +67,7 @@ class Federation:
         if self.weights == "samples":
             return None
         given = np.ones(self.clients) if self.weights == "uniform" else np.asarray(self.weights, np.float64)
-        return [float(w) for w in given / given.sum()]
+        return [float(w) for w in scaled(given)]
 
     def sample_weights(self, counts: dict[int, int]) -> list[float]:
         """Return w_i = n_i / N."""
