@@ -74,7 +74,7 @@ def included(mask: Mask, x: Tree) -> list[NDArray[np.bool_]]:
     named = tree.named(x)
     if mask is None:
         kept = [True] * len(named)
-    elif callable(mask):
+    elif callable(mask) and jax.tree_util.all_leaves([mask]):  # a module of equinox is a tree that can be called
         kept = [bool(mask(name)) for name in named]
     else:
         kept = tree.leaves(_fitting("mask", mask, x))
