@@ -92,7 +92,10 @@ def test_whole_numbers_stay_whole(dtype: Any) -> None:
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ([2**31], r"x of train client 0 must be whole numbers of 32 bits .*, got int64 with 2147483648; .*astype\(float"),
+        (
+            [2**31],
+            r"x of train client 0 must be whole numbers of 32 bits .*, got int64 with 2147483648; .*astype\(float",
+        ),
         ([-(2**31) - 1], "got int64 with -2147483649"),
         (np.array([2**32 + 1], np.uint64), "got uint64 with 4294967297"),
         ([2**70], "got objects of type int that would be rounded"),

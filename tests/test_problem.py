@@ -173,7 +173,9 @@ def test_a_problem_is_what_it_is_at_whole_numbers(three: Any) -> None:
     assert found["a"] == pytest.approx(0.8, abs=1e-15)
 
 
-@pytest.mark.parametrize("init", [3, np.array(3), np.array(True), np.array(3, np.float16), np.array(3, ml_dtypes.bfloat16)])
+@pytest.mark.parametrize(
+    "init", [3, np.array(3), np.array(True), np.array(3, np.float16), np.array(3, ml_dtypes.bfloat16)]
+)
 def test_a_start_of_any_type_of_number_becomes_real(init: Any) -> None:
     problem = squares(init)
     assert problem.init["a"].dtype in (np.float32, np.float64)

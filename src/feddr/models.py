@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from feddr import limits
+from feddr import limits, precision
 from feddr.dense import dense
 from feddr.tree import Tree
 
@@ -116,14 +116,16 @@ def from_flax(module: Any, example: ArrayLike) -> Model:
     Parameters
     ----------
     example
-        Some rows of features, which fix the shapes: ``data.train.samples["x"][:1]``.
+        Some rows of features, which fix the shapes: ``data.train.samples["x"][:1]``. Whole numbers, such as tokens,
+        stay whole, unless the module takes real numbers only.
 
     Notes
     -----
     Parameters are all that is trained and sent. A module with other variables, such as the ``batch_stats`` of
     BatchNorm, is refused: use LayerNorm or GroupNorm.
     """
-    rows = np.asarray(example, np.float32)
+    features = _features(lambda rows: jax.eval_shape(module.init, jax.random.key(0), rows), example)
+    rows = features(_rows(example), ())
 
     def init(seed: int) -> Tree:
         variables = dict(module.init(jax.random.key(seed), rows))
@@ -136,7 +138,7 @@ def from_flax(module: Any, example: ArrayLike) -> Model:
         return jax.tree.map(np.asarray, params)
 
     def apply(params: Tree, x: jax.Array) -> jax.Array:
-        outputs: jax.Array = module.apply({"params": params}, x)
+        outputs: jax.Array = module.apply({"params": params}, features(x, params))
         return outputs
 
     return Model(init, apply, _num_outputs(apply, init, rows))
@@ -150,7 +152,7 @@ def from_equinox(build: Callable[[Any], Any], example: ArrayLike) -> Model:
     build
         From a JAX key to the module, which maps one row: ``lambda key: eqx.nn.MLP(60, 10, 32, 1, key=key)``.
     example
-        Some rows of features, which fix the shapes: ``data.train.samples["x"][:1]``.
+        Some rows of features, as in ``from_flax``.
 
     Notes
     -----
@@ -158,17 +160,39 @@ def from_equinox(build: Callable[[Any], Any], example: ArrayLike) -> Model:
     """
     import equinox
 
-    rows = np.asarray(example, np.float32)
     _, static = equinox.partition(build(jax.random.key(0)), equinox.is_inexact_array)
 
     def init(seed: int) -> Tree:
         params, _ = equinox.partition(build(jax.random.key(seed)), equinox.is_inexact_array)
         return jax.tree.map(np.asarray, params)
 
-    def apply(params: Tree, x: jax.Array) -> jax.Array:
+    def outputs(params: Tree, x: jax.Array) -> jax.Array:
         return jax.vmap(equinox.combine(params, static))(x)
 
-    return Model(init, apply, _num_outputs(apply, init, rows))
+    features = _features(lambda rows: jax.eval_shape(outputs, init(0), rows), example)
+
+    def apply(params: Tree, x: jax.Array) -> jax.Array:
+        return outputs(params, features(x, params))
+
+    return Model(init, apply, _num_outputs(apply, init, _rows(example)))
+
+
+def _rows(example: ArrayLike) -> NDArray[Any]:
+    return precision.samples({"example": precision.array("example", example)}, np.float32)["example"]
+
+
+def _features(trial: Callable[[Any], Any], example: ArrayLike) -> Callable[[Any, Any], Any]:
+    """Return what makes features as a module takes them: whole numbers become real ones if it has no use for them."""
+
+    def real(x: Any, params: Tree) -> Any:
+        whole = not jnp.issubdtype(x.dtype, jnp.floating)
+        return x.astype(jnp.result_type(float, *jax.tree.leaves(params))) if whole else x
+
+    try:
+        trial(_rows(example).astype(np.int32))
+    except (TypeError, ValueError):
+        return real
+    return lambda x, _: x
 
 
 def _num_outputs(apply: Callable[..., jax.Array], init: Callable[[int], Tree], rows: NDArray[Any]) -> int:

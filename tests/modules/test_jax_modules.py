@@ -56,3 +56,85 @@ def test_equinox() -> None:
     assert result.history.column("train_accuracy")[-1] > result.history.column("train_accuracy")[0] + 0.1
     with pytest.raises(ValueError, match=r"a number or a row of scores for each of 1 rows, got \(1, 5, 3\)"):
         feddr.models.from_equinox(lambda _: equinox.nn.Lambda(lambda x: x[:, None] * np.ones(3)), ROWS)
+
+
+TOKENS = np.array([[0, 3, 1], [2, 2, 4]], np.int64)
+SENTENCES = feddr.FederatedData.from_clients([{"x": TOKENS, "y": [0, 1]}, {"x": TOKENS[::-1], "y": [1, 0]}])
+REGULARISERS = [
+    feddr.prox.GroupL2(0.1, "rows"),
+    feddr.prox.GroupL2(0.1, "columns"),
+    feddr.prox.Nuclear(0.1),
+    feddr.prox.L1(0.1, mask=feddr.prox.leave("bias")),
+]
+
+
+def check_tokens(model: feddr.models.Model, names: list[str]) -> None:
+    """Hold a model of token sequences to what its table of embeddings says, through a round of training."""
+    assert sorted(tree.named(model.init(0))) == names
+    problem = feddr.Problem.classification(model, SENTENCES)
+    result = feddr.simulate(problem, feddr.FedAvg(), local=LOCAL, rounds=1)
+    assert problem.F(result.params) < problem.F(problem.init)
+
+
+def test_token_sequences_of_flax() -> None:
+    linen: Any = pytest.importorskip("flax.linen", reason="flax is not installed: pip install flax")
+
+    class Bag(linen.Module):  # type: ignore[misc]
+        @linen.compact  # type: ignore[untyped-decorator]
+        def __call__(self, x: jax.Array) -> jax.Array:
+            return linen.Embed(5, 2)(x).mean(axis=1)
+
+    check_tokens(feddr.models.from_flax(Bag(), TOKENS), ["Embed_0.embedding"])
+
+
+def test_token_sequences_of_equinox() -> None:
+    equinox: Any = pytest.importorskip("equinox", reason="equinox is not installed: pip install equinox")
+
+    class Bag(equinox.Module):  # type: ignore[misc]
+        table: Any
+
+        def __call__(self, row: jax.Array) -> jax.Array:
+            return jax.vmap(self.table)(row).mean(axis=0)
+
+    def build(key: Any) -> Any:
+        return Bag(equinox.nn.Embedding(5, 2, key=key))
+
+    check_tokens(feddr.models.from_equinox(build, TOKENS), ["table.weight"])
+
+
+@pytest.mark.parametrize("g", REGULARISERS, ids=str)
+def test_regularisers_see_the_parameters_of_an_equinox_module(g: feddr.prox.Regulariser) -> None:
+    """A module can be called, as masks may be, and is a tree, as they may be, too."""
+    equinox: Any = pytest.importorskip("equinox", reason="equinox is not installed: pip install equinox")
+    x = feddr.models.from_equinox(lambda key: equinox.nn.Linear(5, 3, key=key), ROWS).init(0)
+    plain = {"weight": x.weight, "bias": x.bias}
+    assert float(g.value(x)) == float(g.value(plain)) > 0
+    for name, leaf in tree.named(g.prox(x, 0.3)).items():
+        np.testing.assert_array_equal(leaf, g.prox(plain, 0.3)[name])
+
+
+def test_a_mask_may_be_a_module() -> None:
+    equinox: Any = pytest.importorskip("equinox", reason="equinox is not installed: pip install equinox")
+    x = feddr.models.from_equinox(lambda key: equinox.nn.Linear(5, 3, key=key), ROWS).init(0)
+    mask = tree.map(lambda leaf: leaf.ndim == 2, x)
+    for g in (feddr.prox.L1(0.1, mask=mask), feddr.prox.Nuclear(0.1, mask=mask)):
+        found = g.prox(x, 0.3)
+        np.testing.assert_array_equal(found.bias, x.bias)
+        assert np.any(found.weight != x.weight)
+    with pytest.raises(ValueError, match="mask must be one scalar or a tree like the parameters"):
+        feddr.prox.L1(0.1, mask=equinox.nn.Linear(2, 2, key=jax.random.key(0))).value({"w": np.ones(2)})
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.int64, bool])
+def test_whole_numbers_are_features_too(dtype: Any) -> None:
+    equinox: Any = pytest.importorskip("equinox", reason="equinox is not installed: pip install equinox")
+
+    def build(key: Any) -> Any:
+        return equinox.nn.Sequential([equinox.nn.Conv2d(1, 2, 3, key=key), equinox.nn.Lambda(lambda x: x.sum((1, 2)))])
+
+    images = np.random.default_rng(0).integers(0, 2, (4, 1, 5, 5))
+    whole = feddr.FederatedData.from_clients([{"x": images.astype(dtype), "y": [0, 1, 0, 1]}])
+    real = feddr.FederatedData.from_clients([{"x": images.astype(np.float64), "y": [0, 1, 0, 1]}])
+    model, same = (feddr.models.from_equinox(build, data.train.samples["x"][:1]) for data in (whole, real))
+    x = tree.cast(model.init(0), np.float64)
+    assert feddr.Problem.classification(model, whole).F(x) == feddr.Problem.classification(same, real).F(x)
