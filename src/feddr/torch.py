@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from feddr import precision, tree
 from feddr.data import FederatedData, Part, Samples
-from feddr.problem import Bounds, client_weights, gradient_mapping
+from feddr.problem import Bounds, client_weights, gradient_mapping, sample_weights, start
 from feddr.prox import Regulariser, Zero
 from feddr.tree import Tree
 
@@ -30,8 +30,9 @@ PerSample = Callable[[torch.Tensor, Tensors], torch.Tensor]
 
 
 def parameters(module: torch.nn.Module) -> dict[str, NDArray[Any]]:
-    """Return copies of the parameters of a module that are trained, by name."""
-    return {name: p.detach().cpu().numpy().copy() for name, p in module.named_parameters() if p.requires_grad}
+    """Return copies of the parameters of a module that are trained, by name; shorter floats as float32."""
+    own = {name: p.detach().cpu() for name, p in module.named_parameters() if p.requires_grad}
+    return {name: p.to(torch.promote_types(p.dtype, torch.float32)).numpy().copy() for name, p in own.items()}
 
 
 def load(module: torch.nn.Module, params: Mapping[str, ArrayLike]) -> None:
@@ -41,10 +42,10 @@ def load(module: torch.nn.Module, params: Mapping[str, ArrayLike]) -> None:
         raise ValueError(f"The module needs the parameters {sorted(own)}, got {sorted(params)}.")
     with torch.no_grad():
         for name, p in own.items():
-            value = np.asarray(params[name])
+            value = precision.real(f"The parameter {name}", params[name])
             if value.shape != tuple(p.shape):
                 raise ValueError(f"{name} needs the shape {tuple(p.shape)}, got {value.shape}.")
-            p.copy_(torch.tensor(value))
+            p.copy_(_tensor(value))
 
 
 def cross_entropy(outputs: torch.Tensor, batch: Tensors) -> torch.Tensor:
@@ -67,7 +68,8 @@ class TorchProblem:
         Called with the samples ``x``; its parameters are the start. It is copied, and runs in evaluation mode: the
         loss of a sample must be a function of the parameters and of that sample, so dropout is off.
     data
-        The samples of each client, with features ``x``.
+        The samples of each client, with features ``x``. Whole numbers are given to the module as they are, or, if it
+        takes real numbers only, as these: tokens stay whole, pixels do not.
     loss
         From (outputs, batch) to one value for each sample; cross-entropy on labels ``y`` by default.
     g, weights, curvature
@@ -125,7 +127,8 @@ class TorchProblem:
     @cached_property
     def init(self) -> dict[str, NDArray[Any]]:
         """The start x^0: the parameters that the module was given with."""
-        return parameters(self.module)
+        found: dict[str, NDArray[Any]] = start(parameters(self.module))
+        return found
 
     @cached_property
     def client_weights(self) -> NDArray[np.float64]:
@@ -152,8 +155,9 @@ class TorchProblem:
 
     def F(self, x: Tree) -> float:
         """Return F(x) = f(x) + g(x)."""
+        x = precision.parameters(x)
         with precision.scope(_dtype(x)):
-            return self.f(x) + float(self.regulariser.value(tree.map(np.asarray, x)))
+            return self.f(x) + float(self.regulariser.value(x))
 
     def gradient(self, x: Tree) -> Tree:
         """Return the gradient of f at x."""
@@ -167,6 +171,7 @@ class TorchProblem:
         """Return the share of samples that are predicted rightly; NaN where there are none, or nobody can say."""
         if part is None or not part.num_samples or self.correct is None:
             return float("nan")
+        x = precision.parameters(x)
         tensors, found = self._tensors(x), 0
         with torch.no_grad():
             for rows in _chunks(part.num_samples):
@@ -180,13 +185,13 @@ class TorchProblem:
 
     @cached_property
     def _sample_weights(self) -> NDArray[np.float64]:
-        sizes = self.data.train.sizes
-        return np.repeat(self.client_weights / sizes, sizes)
+        return sample_weights(self.client_weights, self.data)
 
     def _weighted(
         self, x: Tree, samples: Samples, weights: NDArray[np.float64], gradient: bool = True
     ) -> tuple[float, Tree]:
         """Return the weighted sum of the losses and, if wanted, its gradient, a chunk of samples at a time."""
+        x = precision.parameters(x)
         tensors, value = self._tensors(x, requires_grad=gradient), 0.0
         total = {name: torch.zeros_like(tensor) for name, tensor in tensors.items()}
         for rows in _chunks(len(weights)):
@@ -213,14 +218,37 @@ class TorchProblem:
         return outputs
 
     def _tensors(self, x: Tree, requires_grad: bool = False) -> Tensors:
-        return {name: torch.tensor(np.asarray(a), requires_grad=requires_grad) for name, a in x.items()}
+        return {name: _tensor(a).requires_grad_(requires_grad) for name, a in x.items()}
 
     def _batch(self, samples: Samples, dtype: Any) -> Tensors:
         """Return samples as tensors: real numbers as dtype, whole numbers as 64-bit, which PyTorch wants of labels."""
-        return {
-            name: torch.tensor(np.asarray(a, dtype if np.issubdtype(a.dtype, np.floating) else np.int64))
-            for name, a in samples.items()
-        }
+
+        def tensor(name: str, a: NDArray[Any]) -> torch.Tensor:
+            is_real = np.issubdtype(a.dtype, np.floating) or (name == "x" and self._real_features)
+            return _tensor(a, dtype if is_real else np.int64)
+
+        return {name: tensor(name, a) for name, a in precision.samples(samples, dtype).items()}
+
+    @cached_property
+    def _real_features(self) -> bool:
+        """Whether the module cannot take whole numbers, but the same as real ones."""
+        own = _dtype(self.init)
+        # In float64, since what PyTorch makes of whole numbers on its way, such as x / 255, is float32.
+        return not self._takes(np.int64, np.float64) and self._takes(own, own)
+
+    def _takes(self, features: Any, dtype: Any) -> bool:
+        """Return whether the module can compute with features of one type and parameters of another."""
+        batch = {"x": _tensor(self.data.train.samples["x"][:2], features)}
+        try:
+            with torch.no_grad():
+                self._outputs(self._tensors(tree.cast(self.init, dtype)), batch)
+        except (RuntimeError, TypeError, ValueError, IndexError):
+            return False
+        return True
+
+
+def _tensor(a: NDArray[Any], dtype: Any = None) -> torch.Tensor:
+    return torch.from_numpy(np.array(a, dtype, order="C"))  # a copy, since PyTorch knows no negative strides
 
 
 def _chunks(n: int) -> list[slice]:

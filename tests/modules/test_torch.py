@@ -167,3 +167,93 @@ def test_a_deployed_module_does_what_the_reference_does(tmp_path: Path) -> None:
     assert distance(xbar_of(tmp_path), expected.state.server.xbar) < 1e-12
     for name in ("train_accuracy", "test_accuracy"):
         np.testing.assert_allclose(history.column(name), expected.history.column(name), rtol=1e-12)
+
+
+def test_data_made_on_demand_is_judged_by_its_panel() -> None:
+    data = feddr.FederatedData.generated(DATA.client, DATA.sizes, panel=[0, 2])
+    ours, theirs = problems()
+    ours = feddr.Problem(ours.loss, data, ours.init, G, "samples", ours.correct)
+    theirs = TorchProblem(theirs.module, data, g=G, weights="samples")
+    assert theirs.F(theirs.init) == pytest.approx(ours.F(ours.init), rel=1e-13)
+    assert difference(theirs.gradient(theirs.init), ours.gradient(ours.init)) < 1e-13
+    assert theirs.accuracy(theirs.init, data.train) == pytest.approx(ours.accuracy(ours.init, data.train), rel=1e-6)
+    algorithm = feddr.FedDR(eta=2.0)
+    runs = [feddr.reference(p, algorithm, local=BATCHES, rounds=1, precision="float64") for p in (theirs, ours)]
+    assert difference(runs[0].params, runs[1].params) < 1e-12
+
+
+class Scaled(torch.nn.Module):  # type: ignore[misc]
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = torch.nn.Linear(6, 2)
+
+    def forward(self, x: Any) -> Any:
+        return self.linear((x / 255).flatten(1))
+
+
+@pytest.mark.parametrize("net", [torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(6, 2)), Scaled()], ids=type)
+@pytest.mark.parametrize("dtype", [np.uint8, np.int64, bool])
+def test_pixels_are_numbers_to_a_module(net: Any, dtype: Any) -> None:
+    images = np.random.default_rng(0).integers(0, 255, (5, 2, 3)).astype(dtype)
+    whole, real = (
+        TorchProblem(net, feddr.FederatedData.from_clients([{"x": x, "y": [0, 1, 0, 1, 1]}]))
+        for x in (images, images.astype(np.float64))
+    )
+    for precision in (np.float32, np.float64):
+        x = tree.cast(whole.init, precision)
+        assert whole.F(x) == real.F(x)
+        assert whole.accuracy(x, whole.data.train) == real.accuracy(x, real.data.train)
+    runs = [feddr.reference(p, feddr.FedAvg(), local=FULL, rounds=1, precision="float64") for p in (whole, real)]
+    assert runs[0].history.last.F == runs[1].history.last.F
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.int64])
+def test_tokens_stay_whole(dtype: Any) -> None:
+    net = torch.nn.Sequential(torch.nn.Embedding(9, 2), torch.nn.Flatten(), torch.nn.Linear(6, 2))
+    tokens = np.array([[0, 8, 3], [1, 1, 2]], dtype)
+    problem = TorchProblem(net, feddr.FederatedData.from_clients([{"x": tokens, "y": [0, 1]}]))
+    result = feddr.reference(problem, feddr.FedAvg(), local=FULL, rounds=1, precision="float64")
+    assert problem.F(result.params) < problem.F(problem.init)
+
+
+def test_a_module_that_computes_in_float32_on_its_own_keeps_its_tokens() -> None:
+    class Fixed(torch.nn.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.table = torch.nn.Embedding(9, 2)
+
+        def forward(self, x: Any) -> Any:
+            return self.table(x).mean(1) @ torch.ones(2, 2)
+
+    data = feddr.FederatedData.from_clients([{"x": np.array([[0, 8], [1, 1]]), "y": [0, 1]}])
+    problem = TorchProblem(Fixed(), data)
+    assert np.isfinite(problem.F(problem.init))
+
+
+def test_parameters_of_any_type_become_real() -> None:
+    _, problem = problems()
+    x = tree.map(lambda a: np.round(3 * a), problem.init)
+    whole = tree.cast(x, int)
+    assert problem.F(whole) == problem.F(x)
+    assert problem.accuracy(whole, DATA.train) == problem.accuracy(x, DATA.train)
+    for name, slope in problem.gradient(whole).items():
+        np.testing.assert_array_equal(slope, problem.gradient(x)[name])
+    net = torch.nn.Linear(5, 3).to(torch.bfloat16)
+    short = TorchProblem(net, DATA)
+    assert all(leaf.dtype == np.float32 for leaf in short.init.values())
+    assert np.isfinite(short.F(short.init))
+    load(net, short.init)
+    assert torch.equal(net.weight.float(), torch.tensor(short.init["weight"]))
+
+
+def test_parameters_are_loaded_as_they_are_or_refused() -> None:
+    net = torch.nn.Linear(3, 1, bias=False)
+    load(net, {"weight": np.array([[1, 2, 3]])[:, ::-1]})
+    assert net.weight.tolist() == [[3.0, 2.0, 1.0]]
+    with pytest.raises(ValueError, match="The parameter weight must be real or whole numbers, got complex128"):
+        load(net, {"weight": np.full((1, 3), 1j)})
+
+
+def test_a_module_without_parameters_is_refused() -> None:
+    with pytest.raises(ValueError, match="at least one number"):
+        TorchProblem(torch.nn.Flatten(), DATA)
