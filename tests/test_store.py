@@ -1,4 +1,4 @@
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -63,6 +63,27 @@ def test_a_state_of_another_structure_is_refused() -> None:
     ours[0] = state(0.0)
     with pytest.raises(ValueError, match="one structure, client 1"):
         ours[1] = state(0.0)._replace(c=np.zeros(1))
+
+
+@pytest.mark.parametrize(
+    ("first", "next_", "message"),
+    [
+        (0, 0.5, r"client 1 has float64 of shape \(\) where int64 of shape \(\) is kept"),
+        (np.zeros(2, np.float32), np.zeros(2), "client 1 has float64"),
+        (np.zeros(2), np.zeros(()), r"client 1 has float64 of shape \(\) where"),
+    ],
+)
+def test_a_state_that_would_be_cut_to_fit_is_refused(first: Any, next_: Any, message: str) -> None:
+    store = ClientStore(budget=0)
+    store[0] = {"a": first}
+    with pytest.raises(ValueError, match=message):
+        store[1] = {"a": next_}
+
+
+def test_a_plain_number_comes_back_as_one() -> None:
+    store = ClientStore(budget=0)
+    store[0] = {"count": 3, "share": 0.5, "x": np.float32(2)}
+    assert {name: type(value) for name, value in store[0].items()} == {"count": int, "share": float, "x": np.ndarray}
 
 
 def test_a_negative_budget_is_refused() -> None:

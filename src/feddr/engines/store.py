@@ -40,13 +40,17 @@ class ClientStore(MutableMapping[int, Any]):
         self._segments: list[NDArray[Any]] = []
         self._record = np.dtype([])
         self._structure: Any = None
+        self._plain: list[bool] = []
 
     def __getitem__(self, client: int) -> Any:
         place = self._places.get(client)
         if place is None:
             return self._memory[client]
         row = self._row(place)
-        return jax.tree.unflatten(self._structure, [np.array(row[name]) for name in row.dtype.names])
+        pairs = zip(self._plain, row.dtype.names, strict=True)
+        return jax.tree.unflatten(
+            self._structure, [row[name].item() if plain else np.array(row[name]) for plain, name in pairs]
+        )
 
     def __setitem__(self, client: int, state: Any) -> None:
         if self._structure is None:
@@ -57,6 +61,7 @@ class ClientStore(MutableMapping[int, Any]):
         leaves, structure = jax.tree.flatten(state)
         if structure != self._structure:
             raise ValueError(f"The states of all clients need one structure, client {client} has {structure}.")
+        self._check(client, leaves)
         place = self._places.get(client, len(self._places))
         if place == len(self._segments) * self._per_segment:
             self._segments.append(self._new_segment())
@@ -92,6 +97,17 @@ class ClientStore(MutableMapping[int, Any]):
         leaves, self._structure = jax.tree.flatten(state)
         arrays = [np.asarray(leaf) for leaf in leaves]
         self._record = np.dtype([(f"leaf{j}", a.dtype, a.shape) for j, a in enumerate(arrays)])
+        self._plain = [type(leaf) in (int, float) for leaf in leaves]  # which combine with arrays in their own way
+
+    def _check(self, client: int, leaves: list[Any]) -> None:
+        """Refuse a state that would be cut, or spread, to fit the place of the first one."""
+        for leaf, name in zip(map(np.asarray, leaves), self._record.names or (), strict=True):
+            place = self._record[name]
+            if leaf.shape != place.shape or not np.can_cast(leaf.dtype, place.base):
+                raise ValueError(
+                    f"The states of all clients need one structure, client {client} has {leaf.dtype} of shape "
+                    f"{leaf.shape} where {place.base} of shape {place.shape} is kept; begin with that type and shape."
+                )
 
     @property
     def _per_segment(self) -> int:
