@@ -155,3 +155,11 @@ def test_the_size_of_a_panel_may_be_a_number_of_numpy() -> None:
 def test_a_client_that_makes_a_single_number_is_named() -> None:
     with pytest.raises(ValueError, match=r"Client 0 was said to have 1 samples, but arrays of \{'x': None\}"):
         FederatedData.generated(lambda _: {"x": 1.0}, [1])
+
+
+def test_more_samples_than_can_be_counted_are_refused() -> None:
+    many = np.broadcast_to(np.float32(0), (2**31,))
+    with pytest.raises(
+        ValueError, match=r"at most 2,147,483,647 samples, got 2,147,483,648; use FederatedData.generated"
+    ):
+        Part({"x": many}, np.array([0, 2**31]))

@@ -31,6 +31,11 @@ class Part:
     def __post_init__(self) -> None:
         samples = {name: precision.array(name, array) for name, array in self.samples.items()}
         object.__setattr__(self, "samples", samples)
+        if self.num_samples > precision.WHOLE.max:  # the simulator counts them in 32 bits
+            raise ValueError(
+                f"A federation holds at most {precision.WHOLE.max:,} samples, got {self.num_samples:,}; use "
+                "FederatedData.generated."
+            )
 
     @property
     def num_clients(self) -> int:
