@@ -4,6 +4,7 @@ Clients may differ in size by any factor; nothing is padded. A federation that d
 once, makes the samples of a client when they are needed.
 """
 
+import reprlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -235,5 +236,5 @@ def _whole(what: str, values: ArrayLike) -> NDArray[np.int64]:
     """Return a list of whole numbers as an array."""
     given = np.asarray(values)
     if given.ndim != 1 or given.dtype.kind not in "iuf" or not np.array_equal(given, np.floor(given)):
-        raise ValueError(f"{what} must be whole numbers, one a client, got {values}; round them first.")
+        raise ValueError(f"{what} must be whole numbers, one a client, got {reprlib.repr(values)}; round them first.")
     return given.astype(np.int64)

@@ -76,7 +76,7 @@ def _numbers(what: str, values: ArrayLike) -> NDArray[Any]:
     """Return an array of a type that NumPy itself has: truth values, whole or real numbers."""
     if np.ma.is_masked(values):
         raise ValueError(
-            f"{what} must have a number in every place, got a masked array without {np.ma.count_masked(values)} of "
+            f"{what} must have a number in every place, got a masked array without {np.sum(np.ma.getmask(values))} of "
             f"{np.size(values)}; fill them in, or leave out what has none."
         )
     found = np.asarray(values)
