@@ -102,30 +102,33 @@ def test_every_moment_of_every_client_is_in_the_events(
 
 
 def test_fixed_speeds_give_the_schedule_that_one_computes_by_hand(problem: feddr.Problem) -> None:
-    """Arrivals at 1, 2, ... of client 0, at 2, 4, ... of client 1, and so on; ties go to the lower client."""
-    result = run(problem, delays.Fixed([1.0, 2.0, 3.0, 4.0, 100.0]), evaluate_every=5)
-    #       time:                  1  2  2  3  3  4  4  4  5  6  6  6
+    """Arrivals at 1, 2, ... of client 0, at 2.1, 4.2, ... of client 1, and so on."""
+    result = run(problem, delays.Fixed([1.0, 2.1, 3.3, 4.6, 100.0]), evaluate_every=5)
     assert [i for i, _ in arrivals(result)] == [0, 0, 1, 0, 2, 0, 1, 3, 0, 0, 1, 2]
     staleness = [0, 0, 2, 1, 4, 1, 3, 7, 2, 0, 3, 6]
     assert [s for _, s in arrivals(result)] == staleness
     assert result.tau == 7
     assert result.T == 12  # client 4 was never heard from
-    assert result.history.column("time") == [0.0, 3.0, 6.0, 6.0]
+    assert result.history.column("time") == [0.0, 3.3, 6.0, 6.6]
     assert result.history.column("staleness_max")[1:] == [4.0, 7.0, 6.0]
     assert result.history.column("staleness_mean")[1:] == [np.mean(staleness[:5]), np.mean(staleness[5:10]), 4.5]
     assert result.state.updates == {0: 6, 1: 3, 2: 2, 3: 1}
 
 
+ONE_AFTER_THE_OTHER = delays.Windows([[(0.125 * i, math.inf)] for i in range(5)])
+"""Equal speeds, and clients begin one after the other."""
+
+
 def test_round_robin_has_the_constants_of_the_theory(problem: feddr.Problem) -> None:
-    """Equal speeds: one client after the other, each with an xbar that n - 1 others have changed since."""
-    result = run(problem, updates=20)
+    """Each client reads an xbar that n - 1 others have changed when it is back."""
+    result = run(problem, ONE_AFTER_THE_OTHER, updates=20)
     assert arrivals(result)[5:] == [(i % 5, 4) for i in range(15)]
     assert (result.tau, result.T) == (4, 4)
 
 
 def test_bytes_and_steps_are_counted_as_they_happen(problem: feddr.Problem) -> None:
     size = 4 * tree.size(problem.init)
-    row = run(problem, updates=7).history.last
+    row = run(problem, ONE_AFTER_THE_OTHER, updates=7).history.last
     assert row.bytes_up == 7 * size
     assert row.bytes_down == (5 + 6) * size  # whoever has arrived began anew, but for the last
     assert row.local_steps == sum(-(-s // 4) for s in (7, 40, 12, 25, 3)) + -(-7 // 4) + -(-40 // 4)
@@ -234,7 +237,8 @@ def test_fedasync_mixes_as_published(regression_data: feddr.FederatedData) -> No
         seen.append(progress.state.server.xbar["weight"])
 
     algorithm = feddr.FedAsync(alpha=0.5, staleness="polynomial", a=1.0)
-    run(smooth, algorithm=algorithm, updates=2, callback=keep, precision="float64")
+    model = delays.Fixed([1.0, 1.5, 9.0, 9.0, 9.0])
+    run(smooth, model, algorithm=algorithm, updates=2, callback=keep, precision="float64")
     alone = [
         run(smooth, delays.Fixed([9.0] * i + [1.0] + [9.0] * (4 - i)), algorithm=feddr.FedAsync(1.0, "constant"),
             updates=1, precision="float64").params["weight"]

@@ -207,12 +207,14 @@ def test_the_four_users_of_the_paper_step_by_step(four_users: delays.Trace) -> N
     ],
     ids=["AsyncFedDR", "FedBuff"],
 )
-def test_a_buffer_of_everybody_begins_as_a_round_of_everybody(
+def test_a_buffer_of_everybody_makes_rounds_where_speeds_are_equal(
     class_data: feddr.FederatedData, ours: Asynchronous, theirs: Any
 ) -> None:
-    """One update is one round; later ones differ, as whoever waits for the buffer has begun with the old xbar."""
+    """Nobody begins before the last has arrived; where speeds differ, the fast begin with the old xbar."""
     smooth = feddr.Problem.classification(feddr.models.softmax(5, 3), class_data, weights="samples")
     shared: dict[str, Any] = {"local": SGD, "precision": "float64"}
-    result = feddr.simulate_async(smooth, ours, updates=1, **shared)
-    assert tree.norm(tree.sub(result.params, feddr.simulate(smooth, theirs, rounds=1, **shared).params)) < 1e-14
-    assert feddr.simulate_async(smooth, ours, updates=2, **shared).tau == 1
+    result = feddr.simulate_async(smooth, ours, updates=3, **shared)
+    assert tree.norm(tree.sub(result.params, feddr.simulate(smooth, theirs, rounds=3, **shared).params)) < 1e-14
+    assert result.tau == 0
+    apart = delays.Fixed([1.0, 1.25, 1.5, 1.75])
+    assert feddr.simulate_async(smooth, ours, updates=2, delays=apart, **shared).tau == 1

@@ -154,7 +154,7 @@ class Arrivals:
         if job.answer is None:
             # No more than are still wanted, and of those the earliest: later jobs can only push them back.
             wanted = (self.updates - self.version) * self.algorithm.buffer - len(self.buffer)
-            chosen = heapq.nsmallest(wanted, self.waiting, key=lambda j: (j.end, j.client))
+            chosen = heapq.nsmallest(wanted, self.waiting, key=lambda j: self.schedule.turn(j.end, j.client))
             self._compute(chosen)
             self.waiting = [one for one in self.waiting if one.answer is None]
         answer: Answer = job.answer

@@ -53,7 +53,8 @@ def simulate_async(
     """Run an asynchronous algorithm in virtual time, for a number of updates of the server.
 
     A client reads the newest xbar, works for a time that the delays say, and its upload arrives; the server aggregates
-    when its buffer is full, and the client, or another one where not all work at a time, begins anew.
+    when its buffer is full, and the client, or another one where not all work at a time, begins anew. Uploads of one
+    moment arrive in an order that the seed draws, and clients begin when all of them have arrived.
 
     Parameters
     ----------
@@ -71,7 +72,7 @@ def simulate_async(
         Clients that work at a time, all by default; others wait, and one of those that are there is drawn at random
         when there is room. A client that never finishes keeps its place.
     seed
-        Draws the delays, who works, and the batches. The randomness of a client's k-th update depends on
+        Draws the delays, who works, ties, and the batches. The randomness of a client's k-th update depends on
         (seed, client, k) alone, where lost updates do not count.
     precision, personal, threads, client_memory
         As in ``simulate``.

@@ -13,7 +13,7 @@ from feddr.delays import Delay, Job, Timing
 from feddr.delays.draw import uniform
 from feddr.engines import pack
 
-_CHOICE = 0
+_CHOICE, _TIE = 0, 7  # no tags of ``feddr.delays``
 
 
 @dataclass(slots=True)
@@ -38,8 +38,9 @@ class Running:
 class Schedule:
     """A discrete-event simulation of n clients, of whom at most ``concurrency`` work at a time.
 
-    A client has at most one thing to come, the end of its job or its return, so the heap holds (time, client) and ties
-    are broken by client. When there is room, the next client is drawn from those that are there and idle.
+    A client has at most one thing to come, the end of its job or its return. Things that happen at one moment happen in
+    an order that the seed draws, and clients begin when all of them have: otherwise low numbers would have the better
+    chances where speeds are equal. When there is room, the next client is drawn from those that are there and idle.
 
     Parameters
     ----------
@@ -60,7 +61,7 @@ class Schedule:
         self.time = 0.0
         self.room = concurrency
         self.jobs: dict[int, Running] = {}
-        self.heap: list[tuple[float, int]] = []
+        self.heap: list[tuple[float, float, int]] = []
         self.idle = list(range(n))
         self.numbers = [0] * n
         self.free = [0.0] * n
@@ -79,11 +80,15 @@ class Schedule:
 
     def upcoming(self) -> Running | None:
         """Return the job that the next event ends; None for a return."""
-        return self.jobs.get(self.heap[0][1])
+        return self.jobs.get(self.heap[0][-1])
+
+    def turn(self, time: float, client: int) -> tuple[float, float, int]:
+        """Return where what the client does at this time stands in the order of all that happens."""
+        return time, uniform((_TIE, self.seed), client, self.numbers[client]), client
 
     def step(self) -> Running | None:
         """Go to the next event, and return the job whose upload arrives; None for a drop-out or a return."""
-        self.time, client = heapq.heappop(self.heap)
+        self.time, _, client = heapq.heappop(self.heap)
         job = self.jobs.pop(client, None)
         if job is None:
             self.idle.append(client)
@@ -103,8 +108,13 @@ class Schedule:
         return None
 
     def begin(self, version: int) -> list[Running]:
-        """Let idle clients begin from this version of xbar while there is room, and return their jobs."""
-        begun = []
+        """Let idle clients begin from this version of xbar while there is room, and return their jobs.
+
+        Nobody begins while something else is still to happen at this moment.
+        """
+        begun: list[Running] = []
+        if self.heap and self.heap[0][0] <= self.time:
+            return begun
         while self.room and self.idle:
             client = self._choose()
             number = self.numbers[client]
@@ -151,8 +161,8 @@ class Schedule:
             "idle": np.array(self.idle, np.int64),
             "numbers": np.array(self.numbers, np.int64),
             "free": np.array(self.free, np.float64),
-            "heap_times": np.array([time for time, _ in self.heap], np.float64),
-            "heap_clients": np.array([client for _, client in self.heap], np.int64),
+            "heap_times": np.array([time for time, _, _ in self.heap], np.float64),
+            "heap_clients": np.array([client for _, _, client in self.heap], np.int64),
             "jobs": np.array([(job.client, job.number, job.read) for job in jobs], np.int64).reshape(-1, 3),
             "job_times": np.array([(job.start, job.end) for job in jobs], np.float64).reshape(-1, 2),
         }
@@ -163,7 +173,8 @@ class Schedule:
         self.time = arrays["time"].item()
         self.room, self.draws = arrays["counts"].tolist()
         self.idle, self.numbers, self.free = (arrays[name].tolist() for name in ("idle", "numbers", "free"))
-        self.heap = list(zip(arrays["heap_times"].tolist(), arrays["heap_clients"].tolist(), strict=True))
+        self.heap = list(map(self.turn, arrays["heap_times"].tolist(), arrays["heap_clients"].tolist()))
+        heapq.heapify(self.heap)
         self.jobs = {}
         for (i, number, read), (start, end) in zip(arrays["jobs"].tolist(), arrays["job_times"].tolist(), strict=True):
             timing = self.delays.apply(self.describe(i, number), Timing())
@@ -179,4 +190,4 @@ class Schedule:
 
     def _wait(self, client: int, until: float) -> None:
         if until < math.inf:
-            heapq.heappush(self.heap, (until, client))
+            heapq.heappush(self.heap, self.turn(until, client))
