@@ -1,6 +1,7 @@
 """What a certificate says, what it refuses, and that it catches a wrong algorithm."""
 
 import json
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -8,11 +9,12 @@ from typing import Any
 import pytest
 
 import feddr
-from feddr import local, tree
+from feddr import delays, local, tree
 from feddr.algorithms.algorithm import Prox, Uploads
 from feddr.algorithms.feddr import Client, Server
 from feddr.certify import Certificate, certificate
-from feddr.local import Subproblem
+from feddr.delays import Job, Timing
+from feddr.local import Solution, Subproblem
 from feddr.tree import Tree
 from tests.nonconvex import make
 
@@ -169,3 +171,56 @@ def test_auto_takes_the_recommended_step_sizes_and_prints_them(capsys: pytest.Ca
     assert certificate(relative).certified
     with pytest.raises(ValueError, match="FedAvg has no eta"):
         feddr.simulate(problem, feddr.FedAvg(), local=accurate, rounds=1, eta="auto")
+
+
+def test_a_client_that_is_never_in_time_is_no_participant() -> None:
+    """The theorem's p_i > 0 is that of updates that arrive, not of clients that are asked."""
+    problem = make(0)
+    never = {"delays": delays.Fixed([1.0, 1.0, 1.0, math.inf]), "deadline": 2.0}
+    lazy = certificate(run(problem, safe(problem, init="lazy"), **never))
+    assert failing(lazy) == {"arrivals"}
+    assert not lazy.certified
+    assert "arrivals: 15 of 60 missing (every update that was asked for): FAILS" in str(lazy)
+    full = certificate(run(problem, safe(problem), **never))
+    assert failing(full) == {"arrivals", "start"}
+    assert math.isnan(full.bound)
+
+
+@dataclass(frozen=True)
+class Lost:
+    """Loses the first job of client 2."""
+
+    def check(self, n: int) -> None:
+        """Fit any federation."""
+
+    def apply(self, job: Job, timing: Timing) -> Timing:
+        return timing._replace(lost_after=0.5) if (job.client, job.number) == (2, 0) else timing
+
+
+def test_a_full_start_without_somebody_is_none() -> None:
+    problem = make(0)
+    found = certificate(run(problem, safe(problem), delays=Lost()))
+    assert failing(found) == {"start"}
+    assert "start: full, 1 of 4 missing (lazy, or full with everybody): FAILS" in str(found)
+
+
+def test_delays_that_lose_nothing_change_no_certificate() -> None:
+    problem = make(0)
+    slow = {"delays": delays.Fixed([1.0, 2.0, 3.0, 4.0]), "deadline": 5.0}
+    assert certificate(run(problem, safe(problem), **slow)) == certificate(run(problem, safe(problem)))
+
+
+@dataclass(frozen=True)
+class Broken(feddr.FedDR):
+    """A client with a small step size sends a NaN."""
+
+    def finish(self, c: Client, xbar: Tree, sub: Subproblem, solution: Solution) -> tuple[Client, Tree]:
+        state, upload = super().finish(c, xbar, sub, solution)
+        return state, tree.scale(math.nan, upload) if sub.eta < 0.03 else upload
+
+
+def test_updates_that_are_skipped_are_missing() -> None:
+    problem = make(0)
+    algorithm = Broken(eta=[0.04, 0.04, 0.04, 0.02], alpha=1.0)
+    found = certificate(run(problem, algorithm, on_bad_client="skip", sampling=feddr.sampling.Uniform(3)))
+    assert failing(found) == {"arrivals"}

@@ -110,6 +110,9 @@ def certificate(result: "Result", *, F_star: float = 0.0) -> Certificate:
     -----
     A theorem bounds an expectation over the sampling; one run may lie above it, though the bounds are wide. It is
     applied with the errors that were measured, round by round, not with those that were asked for.
+
+    The p_i are those of the sampling scheme, so all who are drawn must take part. Where updates were lost, late or
+    skipped, clients took part less often, nobody knows how often, and nothing is certified.
     """
     problem, algorithm, local, watch = result.problem, result.algorithm, result.local, result.watch
     by_relative = isinstance(local, Accelerated) and isinstance(local.stopping, Relative)
@@ -137,6 +140,8 @@ def certificate(result: "Result", *, F_star: float = 0.0) -> Certificate:
     bookkeeping = max(m.bookkeeping for m in rounds)
     lowest = min(row.F for row in result.history.rows)
     limit = synchronous.alpha_max()
+    asked, missing = (int(sum(column)) for column in zip(*((m.asked, m.missing) for m in rounds[1:]), strict=True))
+    absent = int(rounds[0].missing)
     hypotheses = [
         Hypothesis(
             "smoothness L",
@@ -145,15 +150,26 @@ def certificate(result: "Result", *, F_star: float = 0.0) -> Certificate:
             L > 0,
         ),
         Hypothesis("participation p_hat", "in (0, 1]", f"{p:.4g}", 0 < p <= 1),
+        Hypothesis(
+            "arrivals",
+            "every update that was asked for",
+            f"{missing} of {asked} missing" if missing else f"all {asked}",
+            not missing,
+        ),
         Hypothesis("relaxation alpha", f"in (0, {limit:.4g})", f"{alpha:.4g}", 0 < alpha < limit),
         Hypothesis("lower bound F_star", f"at most {lowest:.4g}, the least F", f"{F_star:.4g}", F_star <= lowest),
         Hypothesis("bookkeeping (INV)", f"at most {BOOKKEEPING:g}", f"{bookkeeping:.2g}", bookkeeping <= BOOKKEEPING),
-        Hypothesis("start", "lazy or full", algorithm.init, algorithm.init in ("lazy", "full")),
+        Hypothesis(
+            "start",
+            "lazy, or full with everybody",
+            f"{algorithm.init}, {absent} of {problem.data.num_clients} missing" if absent else algorithm.init,
+            algorithm.init in ("lazy", "full") and not absent,
+        ),
         Hypothesis(
             "mean",
             "of all clients, or everybody takes part",
             algorithm.mean,
-            algorithm.mean == "all" or isinstance(result.sampling, Full),
+            algorithm.mean == "all" or (isinstance(result.sampling, Full) and not missing),
         ),
     ]
     bound = math.nan

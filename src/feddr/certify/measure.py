@@ -87,6 +87,8 @@ class Measurement(NamedTuple):
         The gap in (INV), relative to 1 + ||xtilde||.
     relative
         The largest eps_i^2 / (p_i ||x_i - its previous value||^2) of the clients that took part, 0 where none did.
+    asked, missing
+        Updates that were asked for, and those of them that the server did not get or could not use.
     """
 
     gradient_mapping: float
@@ -94,6 +96,8 @@ class Measurement(NamedTuple):
     errors: float
     bookkeeping: float
     relative: float
+    asked: float
+    missing: float
 
 
 def watch_for(problem: Problem, algorithm: Any, sampling: Sampling) -> "Watch":
@@ -133,7 +137,9 @@ class Watch:
         mapping = self.problem.gradient_mapping(state.server.xbar, float(self.roles.server.eta))
         gap = bookkeeping_gap(self.problem, self.algorithm, state) / (1.0 + tree.norm(state.server.xtilde))
         squares = float(np.dot(self.roles.mean_weights, np.square(errors)))
-        self.rounds.append(Measurement(tree.norm(mapping), value, squares, gap, self._relative(state, errors)))
+        relative, taken = self._relative(state, errors), sum(state.updates.values()) - sum(self.updates.values())
+        counts = float(progress.asked), float(progress.asked - taken)
+        self.rounds.append(Measurement(tree.norm(mapping), value, squares, gap, relative, *counts))
         self.clients, self.updates = dict(state.clients), dict(state.updates)
 
     def _relative(self, state: State, errors: list[float]) -> float:

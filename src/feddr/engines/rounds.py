@@ -78,12 +78,21 @@ class State:
 
 @dataclass(frozen=True)
 class Progress:
-    """What a callback sees after each round; ``row`` is there when the round was evaluated."""
+    """What a callback sees after each round.
+
+    Parameters
+    ----------
+    row
+        There when the round was evaluated.
+    asked
+        Clients that were asked for an update in this round, of whom not all need have sent one; 0 without rounds.
+    """
 
     round: int
     rounds: int
     state: State
     row: Row | None
+    asked: int = 0
 
 
 Callback = Callable[[Progress], bool | None]

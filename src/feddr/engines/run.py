@@ -189,9 +189,9 @@ class Run:
         diagnose.growth(self)
         return row
 
-    def tell(self, callbacks: Sequence[Callback], k: int, rounds: int, row: Row | None) -> bool:
+    def tell(self, callbacks: Sequence[Callback], k: int, rounds: int, row: Row | None, asked: int = 0) -> bool:
         """Tell the callbacks, and return whether one of them wants to stop."""
-        progress = Progress(k, rounds, self.state, row)
+        progress = Progress(k, rounds, self.state, row, asked)
         answers = [callback(progress) for callback in callbacks]  # each is told, also when another wants to stop
         return any(answers)
 

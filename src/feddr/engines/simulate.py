@@ -85,6 +85,7 @@ def simulate(
         Called after each round; returning True ends the run there.
     certify
         Whether to measure every round for ``feddr.certify.certificate``, at the price of a gradient of every client.
+        Where updates are lost, late or skipped, there is nothing to certify.
     delays
         How long clients take and when they are there; the history then has virtual time. A round lasts as long as its
         slowest client, and an update that is lost is left out.
@@ -144,11 +145,11 @@ def simulate(
             parts["watch"] = Watched(watch, run)
         with Keeper(checkpoint, checkpoint_every, resume, run, parts, same) as keeper:
 
-            def report(k: int) -> bool:
+            def report(k: int, asked: int) -> bool:
                 row = None
                 if k % evaluate_every == 0 or k == rounds:
                     row = run.evaluate(k, **(clock.columns() if clock else {}))
-                stop = run.tell(callbacks, k, rounds, row)
+                stop = run.tell(callbacks, k, rounds, row, asked)
                 keeper.after(k, last=stop or k == rounds)
                 return stop
 
@@ -161,14 +162,15 @@ def simulate(
 
             resumed, stop = keeper.begin(rounds), False
             if resumed is None:
-                if algorithm.full_start:
+                asked = n if algorithm.full_start else 0
+                if asked:
                     _round(run, clock, 0, np.arange(n))
-                stop = report(0)
+                stop = report(0, asked)
             k = resumed or 0
             while k < rounds and not stop:
                 k += 1
                 _round(run, clock, k, active(k), functools.partial(next_active, k))
-                stop = report(k)
+                stop = report(k, len(active(k)))
             if run.history.last.round < k:
                 run.evaluate(k, **(clock.columns() if clock else {}))
     settings = run.settings(words) | {"sampling": repr(sampling), "rounds": k, "evaluate_every": evaluate_every}
