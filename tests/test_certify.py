@@ -2,7 +2,7 @@
 
 import json
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -224,3 +224,28 @@ def test_updates_that_are_skipped_are_missing() -> None:
     algorithm = Broken(eta=[0.04, 0.04, 0.04, 0.02], alpha=1.0)
     found = certificate(run(problem, algorithm, on_bad_client="skip", sampling=feddr.sampling.Uniform(3)))
     assert failing(found) == {"arrivals"}
+
+
+def on_demand(problem: feddr.Problem) -> feddr.Problem:
+    """The same federation with samples that are made on demand, and metrics of its first client alone."""
+    data = feddr.FederatedData.generated(problem.data.client, problem.data.sizes, panel=[0])
+    return replace(problem, data=data)
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["known", "estimated"])
+def test_a_panel_changes_no_certificate_and_no_recommendation(known: bool) -> None:
+    """A theorem is about all clients: L, V, F and the gradient mapping are theirs, whoever the metrics are of."""
+    problem = make(0, feddr.prox.L1(0.01), known=known)
+    made = on_demand(problem)
+    assert abs(made.F(made.init) - problem.F(problem.init)) > 0.01
+    ours, theirs = (feddr.theory.recommend(one) for one in (made, problem))
+    assert (ours.alpha, ours.eta) == pytest.approx((theirs.alpha, theirs.eta), rel=1e-6)
+    assert ours.constants.total(1.0, 1.0) == pytest.approx(theirs.constants.total(1.0, 1.0), rel=1e-6)
+    assert ours.reasons == theirs.reasons
+    algorithm = feddr.FedDR(eta=0.02, alpha=1.0)
+    found, expected = (certificate(run(one, algorithm)) for one in (made, problem))
+    assert expected.certified
+    assert found.certified
+    assert (found.measured, found.bound) == pytest.approx((expected.measured, expected.bound), rel=1e-8)
+    assert found.facts["V at the start"] == pytest.approx(problem.F(problem.init), rel=1e-12)
+    assert found.hypotheses == expected.hypotheses

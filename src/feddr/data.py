@@ -153,7 +153,8 @@ class FederatedData:
             Number of samples of each client.
         panel
             The clients that metrics are computed on, or how many are drawn at random for that: F, the accuracies and
-            the gradient mapping are then those of the panel, with weights scaled to sum to one.
+            the gradient mapping are then those of the panel, with weights scaled to sum to one. Certificates and
+            recommended step sizes are about all clients, and make the samples of each.
         seed
             Draws the panel.
 

@@ -170,6 +170,19 @@ class Problem:
         with precision.scope(_dtype(x)):
             return tree.map(np.asarray, self._gradient(x, *self._all_samples(x)))
 
+    def value_and_gradient(self, x: Tree) -> tuple[float, Tree]:
+        """Return f(x) and its gradient, always over all clients, whose samples are made one after the other if need be.
+
+        A theorem is about all of them; metrics may be those of a panel.
+        """
+        if self.data.on_demand is None:
+            return self.f(x), self.gradient(x)
+        value, gradient = 0.0, tree.zeros_like(tree.cast(x, np.float64))
+        for i, w in enumerate(self.client_weights):
+            f, slope = self.client_value_and_gradient(i, x)
+            value, gradient = value + float(w) * f, tree.axpy(float(w), slope, gradient)
+        return value, tree.cast(gradient, _dtype(x))
+
     def client_value_and_gradient(self, i: int, x: Tree) -> tuple[float, Tree]:
         """Return f_i(x) and its gradient."""
         x = precision.parameters(x)

@@ -138,7 +138,7 @@ def certificate(result: "Result", *, F_star: float = 0.0) -> Certificate:
     gap = rounds[0].lyapunov - F_star
     largest_error = math.sqrt(looser * max(m.errors for m in rounds))
     bookkeeping = max(m.bookkeeping for m in rounds)
-    lowest = min(row.F for row in result.history.rows)
+    lowest = min(m.F for m in rounds)
     limit = synchronous.alpha_max()
     asked, missing = (int(sum(column)) for column in zip(*((m.asked, m.missing) for m in rounds[1:]), strict=True))
     absent = int(rounds[0].missing)

@@ -11,7 +11,7 @@ from feddr import precision, tree
 from feddr.algorithms import Asynchronous, FedDR, Roles
 from feddr.algorithms.feddr import Client
 from feddr.engines.rounds import Progress, State
-from feddr.problem import Problem
+from feddr.problem import Problem, gradient_mapping
 from feddr.sampling import Sampling
 from feddr.theory.smoothness import Smoothness, smoothness
 from feddr.tree import Tree
@@ -79,6 +79,8 @@ class Measurement(NamedTuple):
     ----------
     gradient_mapping
         ||G_eta(xbar^k)|| with the server's eta, over all clients.
+    F
+        F(xbar^k), over all clients.
     lyapunov
         V^k.
     errors
@@ -92,6 +94,7 @@ class Measurement(NamedTuple):
     """
 
     gradient_mapping: float
+    F: float
     lyapunov: float
     errors: float
     bookkeeping: float
@@ -134,13 +137,21 @@ class Watch:
         state = progress.state
         self.xbar = state.server.xbar
         value, errors = _over_clients(self.problem, self.algorithm, state, self._mu)
-        mapping = self.problem.gradient_mapping(state.server.xbar, float(self.roles.server.eta))
+        F, mapping = self._at_xbar()
         gap = bookkeeping_gap(self.problem, self.algorithm, state) / (1.0 + tree.norm(state.server.xtilde))
         squares = float(np.dot(self.roles.mean_weights, np.square(errors)))
         relative, taken = self._relative(state, errors), sum(state.updates.values()) - sum(self.updates.values())
         counts = float(progress.asked), float(progress.asked - taken)
-        self.rounds.append(Measurement(tree.norm(mapping), value, squares, gap, relative, *counts))
+        self.rounds.append(Measurement(mapping, F, value, squares, gap, relative, *counts))
         self.clients, self.updates = dict(state.clients), dict(state.updates)
+
+    def _at_xbar(self) -> tuple[float, float]:
+        """Return F and ||G_eta|| at xbar over all clients, whom V is over, too."""
+        g, eta = self.problem.regulariser, float(self.roles.server.eta)
+        f, gradient = self.problem.value_and_gradient(self.xbar)
+        with precision.scope(np.float64):
+            F = f + float(g.value(self.xbar))
+        return F, tree.norm(gradient_mapping(g, self.xbar, gradient, eta))
 
     def _relative(self, state: State, errors: list[float]) -> float:
         worst = 0.0

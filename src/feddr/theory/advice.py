@@ -63,7 +63,7 @@ def recommend(
         etas = np.array(eta)
         eta = 1.0 / float(np.sum(problem.client_weights / etas))
         L = float(np.max(etas * found.per_client)) / eta
-    gap = max(problem.F(problem.init) - F_star, 1e-12)
+    gap = max(_objective(problem) - F_star, 1e-12)
     if alpha is None and eta is None:
         best = recommend_for(L, n, p, exact=exact, gap=gap, M=M, theta_hat=theta_hat, tau=tau, T=T)
     else:
@@ -71,6 +71,17 @@ def recommend(
         best = choose(L, n, p, alpha=alpha, eta=eta, gap=gap, M=budget, tau=tau, T=T)
     how = "is known for this loss" if found.exact else "is an estimate at the start, by Lanczos iteration"
     return dataclasses.replace(best, reasons=(f"The smoothness L = {L:.4g} {how}.", *best.reasons))
+
+
+def _objective(problem: "Problem") -> float:
+    """Return F at the start over all clients, as L is, also where metrics are those of a panel."""
+    if problem.data.on_demand is None:
+        return problem.F(problem.init)
+    from feddr import precision, tree
+
+    x0 = tree.cast(problem.init, np.float64)
+    with precision.scope(np.float64):
+        return problem.value_and_gradient(x0)[0] + float(problem.regulariser.value(x0))
 
 
 class Resolved(NamedTuple):

@@ -88,6 +88,7 @@ def smoothness(
     if radius:
         around = [tree.map(lambda a: a + radius * rng.normal(size=a.shape), x) for x in places for _ in range(draws)]
         places = places + around
-    clients = CompiledClients(problem, Evaluator(problem, np.float64).samples, SGD(lr=1.0), np.float64, False)
+    samples = Evaluator(problem, np.float64).samples if problem.data.on_demand is None else None
+    clients = CompiledClients(problem, samples, SGD(lr=1.0), np.float64, False)
     found = np.array([[clients.curvature_at(i, x) for x in places] for i in range(n)])
     return Smoothness(found[:, :, 0].min(axis=1), found[:, :, 1].max(axis=1), exact=False)
