@@ -23,11 +23,12 @@ def bookkeeping_gap(problem: Problem, algorithm: FedDR, state: State) -> float:
     It is zero but for rounding: the law (INV) that the whole analysis of FedDR rests on. With ``init="lazy"`` the
     server counts every client from the start, those not heard from at x^0.
     """
+    roles = _roles(problem, algorithm)
     total = tree.zeros_like(state.server.xtilde)
     weight = 0.0
     x0 = tree.cast(problem.init, np.float64)
     unheard = algorithm.client(x0, x0).xhat
-    for i, v in enumerate(Roles(algorithm, problem.client_weights).mean_weights):
+    for i, v in enumerate(roles.mean_weights):
         if i not in state.clients and algorithm.init != "lazy":
             continue
         xhat = state.clients[i].xhat if i in state.clients else unheard
@@ -52,7 +53,7 @@ def _over_clients(
 ) -> tuple[float, list[float]]:
     """Return V and, given the strong convexity of each subproblem, a bound on each client's error eps_i."""
     xbar: Tree = state.server.xbar
-    roles = Roles(algorithm, problem.client_weights)
+    roles = _roles(problem, algorithm)
     x0 = tree.cast(problem.init, np.float64)
     with precision.scope(np.float64):
         value = float(problem.regulariser.value(xbar))
@@ -70,6 +71,12 @@ def _over_clients(
             phi = tree.map(lambda d, a, b, eta=eta: d + (a - np.asarray(b, np.float64)) / eta, gradient, x, y)
             errors.append(tree.norm(phi) / mu(i))
     return float(value), errors
+
+
+def _roles(problem: Problem, algorithm: FedDR) -> Roles:
+    if "auto" in (algorithm.eta, algorithm.alpha):
+        raise ValueError(f"A measurement needs the step sizes of a run, got {algorithm}; give result.algorithm.")
+    return Roles(algorithm, problem.client_weights)
 
 
 class Measurement(NamedTuple):
@@ -126,7 +133,7 @@ class Watch:
     ) -> None:
         self.problem, self.algorithm, self.smoothness = problem, algorithm, smoothness
         self.probabilities = probabilities
-        self.roles = Roles(algorithm, problem.client_weights)
+        self.roles = _roles(problem, algorithm)
         self.clients: dict[int, Client] = {}
         self.updates: dict[int, int] = {}
         self.rounds: list[Measurement] = []

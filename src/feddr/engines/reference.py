@@ -1,6 +1,9 @@
 """The reference: the same rules in plain loops, one client and one batch at a time. Slow, and obviously right."""
 
+from typing import Literal
+
 import numpy as np
+from numpy.typing import NDArray
 
 from feddr import precision as precisions
 from feddr import tree
@@ -26,13 +29,15 @@ def reference(
     precision: str = "float32",
     evaluate_every: int = 10,
     callback: Callback | None = None,
+    eta: float | Literal["auto"] | None = None,
+    alpha: float | Literal["auto"] | None = None,
 ) -> Result:
-    """Do what ``simulate`` does, step by step; the arguments are the same, but a problem may be PyTorch's, too."""
+    """Do what ``simulate`` does, step by step; the arguments mean the same, and a problem may be PyTorch's, too."""
     sampling = Full() if sampling is None else sampling
     common.check_settings(rounds, evaluate_every, seed)
     check(algorithm, problem, sampling)
     dtype = precisions.of(precision)
-    algorithm, words = resolve(algorithm, problem, sampling, local)
+    algorithm, words = resolve(algorithm, problem, sampling, local, eta=eta, alpha=alpha)
     n, w, g = problem.data.num_clients, problem.client_weights, problem.regulariser
     roles = Roles(algorithm, w)
     v = roles.mean_weights
@@ -45,7 +50,7 @@ def reference(
         with precisions.scope(np.float64):
             return tree.map(np.asarray, g.prox(x, eta))
 
-    def play(k: int, active: tree.Tree) -> None:
+    def play(k: int, active: NDArray[np.int64]) -> int:
         message = tree.cast(algorithm.broadcast(state.server), dtype)
         uploads: list[Accepted] = []
         for i in map(int, active):
@@ -62,6 +67,7 @@ def reference(
             state.bytes_up += common.wire_bytes(upload, dtype)
         if uploads:
             state.server = roles.server.aggregate(state.server, _sum(uploads), prox)
+        return len(active)
 
     def evaluate(k: int) -> Row:
         x, data = tree.cast(state.server.xbar, dtype), problem.data
@@ -82,18 +88,20 @@ def reference(
         )
         return history.last
 
-    if algorithm.full_start:
-        play(0, np.arange(n))
-    for k in range(rounds + 1):
-        if k > 0:
-            play(k, sampling.draw(n, common.sampling_rng(seed, k)))
+    k, asked = 0, play(0, np.arange(n)) if algorithm.full_start else 0
+    while True:
         row = evaluate(k) if k % evaluate_every == 0 or k == rounds else None
-        if callback is not None:
-            callback(Progress(k, rounds, state, row))
-    settings = {"engine": "reference", "algorithm": repr(algorithm), "local": repr(local), "seed": seed}
+        stop = callback is not None and callback(Progress(k, rounds, state, row, asked))
+        if stop or k == rounds:
+            break
+        k += 1
+        asked = play(k, sampling.draw(n, common.sampling_rng(seed, k)))
+    if history.last.round < k:
+        evaluate(k)
+    settings = {"engine": "reference", "algorithm": repr(algorithm), "local": repr(local), "seed": seed, "rounds": k}
     if words:
         settings["step_sizes"] = words
-    return Result(tree.cast(state.server.xbar, dtype), history, state, problem, algorithm, settings)
+    return Result(tree.cast(state.server.xbar, dtype), history, state, problem, algorithm, settings, local, sampling)
 
 
 def _sum(uploads: list[Accepted]) -> Uploads:
