@@ -45,6 +45,13 @@ def test_fixed_speeds() -> None:
     assert [timing(delays.Fixed([1, 2, math.inf]), i).compute for i in range(3)] == [1, 2, math.inf]
 
 
+def test_speeds_may_be_an_array() -> None:
+    assert delays.Fixed(np.array([1.0, 2.5])) == delays.Fixed([1.0, 2.5])
+    for wrong in ("fast", np.ones((2, 2)), None, ["a"]):
+        with pytest.raises(ValueError, match="Fixed needs a number of seconds, or one for each client, got"):
+            delays.Fixed(wrong)  # type: ignore[arg-type]
+
+
 def test_uniform_speeds_belong_to_clients() -> None:
     found = computing(delays.Uniform(1.0, 2.0), clients=2000, jobs=3)
     assert np.all(found[:, :1] == found)

@@ -141,6 +141,8 @@ def test_p_hat_is_the_smallest_probability() -> None:
 def test_lists_tuples_and_arrays_make_equal_hashable_schemes() -> None:
     assert hash(Independent([0.5, 1])) == hash(Independent(np.array([0.5, 1.0]))) == hash(Independent((0.5, 1.0)))  # type: ignore[arg-type]
     assert Partitioned([[2, 0], [1]]) == Partitioned(((0, 2), (1,)))
+    assert Partitioned(np.array([[2, 0], [1, 3]])) == Partitioned([[0, 2], [1, 3]])
+    assert Partitioned([np.array([2, 0]), np.array([1])]) == Partitioned([[0, 2], [1]])
     assert DoublyUniform([0, 1]) == DoublyUniform((0.0, 1.0))
     assert len({Systematic([0.5, 0.5]), Systematic((0.5, 0.5))}) == 1
 
@@ -160,6 +162,8 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     "an empty list of blocks": (lambda: Partitioned([]), "a client in each"),
     "more blocks than clients": (lambda: Partitioned(5).check(4), "5 blocks for n=4"),
     "an empty block": (lambda: Partitioned([[0], []]), "a client in each"),
+    "ids without blocks": (lambda: Partitioned(np.array([0, 1])), r"blocks of client ids, .* got \[0, 1\]"),  # type: ignore[arg-type]
+    "half an id": (lambda: Partitioned([[0.5], [1]]), "blocks of client ids"),  # type: ignore[list-item]
     "a client in two blocks": (lambda: Partitioned([[0, 1], [1, 2]]), "got 1 twice"),
     "a client in no block": (lambda: Partitioned([[0], [2]]), "client 1 is in no block"),
     "a negative client": (lambda: Partitioned([[0], [-1]]), "got -1"),

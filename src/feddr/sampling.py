@@ -10,6 +10,7 @@ W. G. Madow (1949). On the theory of systematic sampling, II. Ann. Math. Stat. 2
 """
 
 import math
+import operator
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,6 +19,8 @@ from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+
+from feddr.refusal import one_line
 
 _TOLERANCE = 1e-9  # for sums of probabilities that were written as decimals
 
@@ -145,10 +148,16 @@ class Partitioned:
     blocks: int | Sequence[Sequence[int]]
 
     def __post_init__(self) -> None:
-        if not isinstance(self.blocks, Sequence):
-            _whole("Partitioned's number of blocks", self.blocks)
+        given = self.blocks.tolist() if isinstance(self.blocks, np.ndarray) else self.blocks
+        if not isinstance(given, Sequence):
+            _whole("Partitioned's number of blocks", given)
             return
-        blocks = tuple(tuple(sorted(int(i) for i in block)) for block in self.blocks)
+        try:
+            blocks = tuple(tuple(sorted(map(operator.index, block))) for block in given)
+        except TypeError:
+            raise ValueError(
+                f"Partitioned needs blocks of client ids, such as [[0, 2], [1]], got {one_line(given)}."
+            ) from None
         if not blocks or not all(blocks):
             raise ValueError(f"Partitioned needs blocks with a client in each, got {blocks}; leave empty blocks out.")
         for i, found in enumerate(sorted(i for block in blocks for i in block)):

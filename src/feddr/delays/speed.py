@@ -3,9 +3,11 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from numbers import Real
 from statistics import NormalDist
 
 from feddr.delays.delay import Job, Timing
+from feddr.refusal import one_line
 
 _UNIFORM, _LOGNORMAL, _PARETO = 1, 2, 3
 _NORMAL = NormalDist()
@@ -31,8 +33,12 @@ class Fixed:
     seconds: float | Sequence[float] = 1.0
 
     def __post_init__(self) -> None:
-        if isinstance(self.seconds, Sequence):
-            object.__setattr__(self, "seconds", tuple(map(float, self.seconds)))
+        if not isinstance(self.seconds, Real):
+            try:
+                object.__setattr__(self, "seconds", tuple(map(float, self.seconds)))
+            except (TypeError, ValueError):
+                got = one_line(repr(self.seconds))
+                raise ValueError(f"Fixed needs a number of seconds, or one for each client, got {got}.") from None
         for value in self.seconds if isinstance(self.seconds, Sequence) else (self.seconds,):
             if not value > 0:
                 raise ValueError(f"Fixed needs seconds above 0, got {value}.")
