@@ -1,6 +1,8 @@
 """How large things may be: whatever is refused by its size, before anything is expanded, reserved or drawn."""
 
 import os
+from numbers import Integral
+from typing import Any
 
 CONFIG = 2**20
 """Bytes of an experiment in TOML."""
@@ -25,6 +27,23 @@ TRIALS = 10_000
 
 COPIES = 8
 """How often a model is in memory while it is trained, at least: start, server, gradients, clients."""
+
+
+def whole(name: str, value: Any, least: int | None = None, remedy: str = "") -> int:
+    """Return a whole number as Python's own; refuse anything else, and what is below the least.
+
+    Examples
+    --------
+    >>> whole("rounds", 2.5)
+    Traceback (most recent call last):
+    ValueError: rounds must be a whole number, got 2.5.
+    """
+    more = f"; {remedy}" if remedy else ""
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        raise ValueError(f"{name} must be a whole number, got {value!r}{more}.")
+    if least is not None and value < least:
+        raise ValueError(f"{name} must be at least {least}, got {value}{more}.")
+    return int(value)
 
 
 def cores() -> int:

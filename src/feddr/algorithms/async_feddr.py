@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
+from feddr import limits
 from feddr.algorithms.feddr import FedDR
 
 
@@ -54,10 +55,9 @@ class AsyncFedDR(FedDR):
         super().__post_init__()
         if self.mean == "active":
             raise ValueError(f"{type(self).__name__} hears from one client at a time, got mean='active'; use 'all'.")
-        if self.buffer < 1:
-            raise ValueError(f"buffer must be at least 1, got {self.buffer}.")
-        if self.tau is not None and self.tau < 0:
-            raise ValueError(f"tau must be at least 0, got {self.tau}; None for no warning.")
+        limits.whole("buffer", self.buffer, 1)
+        if self.tau is not None:
+            limits.whole("tau", self.tau, 0, "None for no warning")
 
     def factor(self, staleness: int) -> float:
         """Return 1: an increment that counted for less would break the identity for xtilde."""

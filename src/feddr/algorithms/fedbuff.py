@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-from feddr import tree
+from feddr import limits, tree
 from feddr.algorithms.algorithm import Prox, Uploads
 from feddr.algorithms.fedavg import Server
 from feddr.local import Solution, Subproblem
@@ -45,8 +45,7 @@ class FedBuff:
     mean_gradient: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        if self.buffer < 1:
-            raise ValueError(f"buffer must be at least 1, got {self.buffer}.")
+        limits.whole("buffer", self.buffer, 1)
         if not 0 < self.server_lr < float("inf"):
             raise ValueError(f"server_lr must be positive, got {self.server_lr}.")
 

@@ -7,8 +7,8 @@ it.
 from pathlib import Path
 from typing import Literal
 
+from feddr import limits, tree
 from feddr import precision as precisions
-from feddr import tree
 from feddr.algorithms import Asynchronous, check
 from feddr.delays import Delay, Fixed
 from feddr.engines import keep, plan
@@ -119,16 +119,15 @@ def simulate_async(
     (5.0, 2)
     """
     n = problem.data.num_clients
-    if updates < 0:
-        raise ValueError(f"updates must be at least 0, got {updates}.")
-    common.check_settings(updates, evaluate_every, seed)
+    updates, evaluate_every, seed = common.check_settings(updates, evaluate_every, seed, "updates")
+    max_events = limits.whole("max_events", max_events, 0)
     if not isinstance(algorithm, Asynchronous):
         raise ValueError(
             f"simulate_async runs AsyncFedDR, FedAsync and FedBuff, got {type(algorithm).__name__}; use simulate."
         )
     common.check_on_bad_client(on_bad_client, algorithm)
     check(algorithm, problem, Full())
-    places = n if concurrency is None else concurrency
+    places = n if concurrency is None else limits.whole("concurrency", concurrency)
     if not 1 <= places <= n:
         raise ValueError(f"concurrency must be from 1 to the number of clients, {n}, got {places}.")
     steps = (eta, alpha, getattr(algorithm, "eta", None), getattr(algorithm, "alpha", None))

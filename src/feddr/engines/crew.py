@@ -22,8 +22,8 @@ class Crew:
     """
 
     def __init__(self, threads: int | None = None) -> None:
-        if threads is not None and threads < 1:
-            raise ValueError(f"threads must be at least 1, got {threads}; None takes all cores.")
+        if threads is not None:
+            threads = limits.whole("threads", threads, 1, "None takes all cores")
         self.threads = threads or limits.cores()
         self._pool = ThreadPoolExecutor(self.threads)
 

@@ -34,7 +34,7 @@ def reference(
 ) -> Result:
     """Do what ``simulate`` does, step by step; the arguments mean the same, and a problem may be PyTorch's, too."""
     sampling = Full() if sampling is None else sampling
-    common.check_settings(rounds, evaluate_every, seed)
+    rounds, evaluate_every, seed = common.check_settings(rounds, evaluate_every, seed)
     check(algorithm, problem, sampling)
     dtype = precisions.of(precision)
     algorithm, words = resolve(algorithm, problem, sampling, local, eta=eta, alpha=alpha)

@@ -9,7 +9,7 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
-from feddr import precision, tree
+from feddr import limits, precision, tree
 from feddr.algorithms import Uploads
 from feddr.algorithms.algorithm import Prox
 from feddr.history import History, Row
@@ -221,11 +221,18 @@ def check_on_bad_client(on_bad_client: str, algorithm: Any) -> None:
         raise ValueError(f'{name} needs every client in every round, got on_bad_client="skip"; use FedDR, or "stop".')
 
 
-def check_settings(rounds: int, evaluate_every: int, seed: int) -> None:
-    """Refuse numbers of rounds that cannot be run."""
-    if rounds < 0:
-        raise ValueError(f"rounds must be at least 0, got {rounds}.")
-    if evaluate_every < 1:
-        raise ValueError(f"evaluate_every must be at least 1, got {evaluate_every}.")
-    if seed < 0:
-        raise ValueError(f"seed must be at least 0, got {seed}.")
+class Counts(NamedTuple):
+    """The whole numbers that every engine is given."""
+
+    rounds: int
+    evaluate_every: int
+    seed: int
+
+
+def check_settings(rounds: int, evaluate_every: int, seed: int, name: str = "rounds") -> Counts:
+    """Return the numbers of a run; refuse those that cannot be run. ``name`` is what its rounds are called."""
+    return Counts(
+        limits.whole(name, rounds, 0),
+        limits.whole("evaluate_every", evaluate_every, 1),
+        limits.whole("seed", seed, 0),
+    )

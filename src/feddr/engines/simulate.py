@@ -8,8 +8,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from feddr import limits, tree
 from feddr import precision as precisions
-from feddr import tree
 from feddr.algorithms import Algorithm, check
 from feddr.certify import watch_for
 from feddr.delays import Delay
@@ -119,7 +119,8 @@ def simulate(
         Where a client sends a NaN or an infinity, or xbar or f is not finite.
     """
     sampling = Full() if sampling is None else sampling
-    common.check_settings(rounds, evaluate_every, seed)
+    rounds, evaluate_every, seed = common.check_settings(rounds, evaluate_every, seed)
+    max_events = limits.whole("max_events", max_events, 0)
     common.check_on_bad_client(on_bad_client, algorithm)
     check(algorithm, problem, sampling)
     check_delays(algorithm, delays, deadline, problem.data.num_clients)

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from feddr import tree
+from feddr import limits, tree
 from feddr.local.solver import Batches, State
 from feddr.local.stopping import Stopping, Tolerance
 from feddr.local.subproblem import Facts, Subproblem
@@ -68,8 +68,7 @@ class Accelerated:
     def __post_init__(self) -> None:
         if not 0 < self.tol < float("inf"):
             raise ValueError(f"tol must be positive, got {self.tol}.")
-        if self.max_steps < 1:
-            raise ValueError(f"max_steps must be at least 1, got {self.max_steps}.")
+        limits.whole("max_steps", self.max_steps, 1)
 
     def num_steps(self, size: int) -> int:
         return self.max_steps

@@ -5,15 +5,15 @@ import functools
 import numpy as np
 from numpy.typing import NDArray
 
+from feddr import limits
 from feddr.local.solver import Batches
 
 
 def check(epochs: int, batch_size: int | None) -> None:
-    """Refuse epochs or batch sizes below one."""
-    if epochs < 1:
-        raise ValueError(f"epochs must be at least 1, got {epochs}.")
-    if batch_size is not None and batch_size < 1:
-        raise ValueError(f"batch_size must be at least 1, got {batch_size}; None takes all samples in every step.")
+    """Refuse epochs or batch sizes that are not whole, or below one."""
+    limits.whole("epochs", epochs, 1)
+    if batch_size is not None:
+        limits.whole("batch_size", batch_size, 1, "None takes all samples in every step")
 
 
 def num_steps(size: int, epochs: int, batch_size: int | None) -> int:

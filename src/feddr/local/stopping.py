@@ -7,6 +7,7 @@ gradients it has computed, and the facts about the client.
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from feddr import limits
 from feddr.local.subproblem import Facts
 
 
@@ -92,8 +93,7 @@ class Epochs:
     epochs: int
 
     def __post_init__(self) -> None:
-        if self.epochs < 1:
-            raise ValueError(f"epochs must be at least 1, got {self.epochs}.")
+        limits.whole("epochs", self.epochs, 1)
 
     def holds(self, error: Any, moved: Any, steps: Any, facts: Facts) -> Any:
         return steps >= self.epochs
