@@ -3,7 +3,7 @@
 import itertools
 import math
 import warnings
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import Any
 
@@ -95,7 +95,9 @@ def test_every_moment_of_every_client_is_in_the_events(
     check_timeline(result.events, result.history.last.time)
     made = [(event.read, event.start) for event in result.events if event.client == SERVER]
     assert [version for version, _ in made][-40:] == list(range(1, 41))
-    assert {(event.arrived + 1, event.end) for event in result.events if event.arrived >= 0} == set(made[-40:])
+    start = 0.0 if init == "lazy" else made[0][1]
+    after = [event for event in result.events if event.arrived >= 0 and event.end > start]
+    assert {(event.arrived + 1, event.end) for event in after} == set(made[-40:])
     assert {event.kind for event in result.events} >= {"receiving", "computing", "sending", "offline", "lost"}
     assert any(event.kind == "idle" for event in result.events) or concurrency is None
     assert len(run(problem, ROUGH, max_events=10).events) <= 13  # the last job is kept whole
@@ -113,6 +115,21 @@ def test_fixed_speeds_give_the_schedule_that_one_computes_by_hand(problem: feddr
     assert result.history.column("staleness_max")[1:] == [4.0, 7.0, 6.0]
     assert result.history.column("staleness_mean")[1:] == [np.mean(staleness[:5]), np.mean(staleness[5:10]), 4.5]
     assert result.state.updates == {0: 6, 1: 3, 2: 2, 3: 1}
+
+
+@pytest.mark.parametrize("init", ["lazy", "full", "joining"])
+@pytest.mark.parametrize("rounds", [True, False], ids=["rounds", "clock"])
+def test_every_update_that_counts_arrives_in_the_events(problem: feddr.Problem, init: str, rounds: bool) -> None:
+    """Those of a start-up round, too: a client's work before version 0 is neither lost nor between jobs."""
+    model = delays.Combined([delays.Uniform(1.0, 2.0), delays.Dropout(0.3)])
+    settings: dict[str, Any] = {"eta": 0.7, "alpha": 1.2, "init": init}
+    if rounds:
+        result = feddr.simulate(problem, feddr.FedDR(**settings), local=SGD, rounds=3, delays=model)
+    else:
+        result = run(problem, model, algorithm=feddr.AsyncFedDR(**settings))
+    counts = Counter(client for client, _ in arrivals(result))
+    assert counts == result.state.updates
+    assert all(event.read >= 0 for event in result.events if event.kind in ("computing", "lost", "sending"))
 
 
 ONE_AFTER_THE_OTHER = delays.Windows([[(0.125 * i, math.inf)] for i in range(5)])

@@ -20,7 +20,8 @@ class Event(NamedTuple):
         for its round; ``"idle"`` while it waits to be asked, ``"offline"`` while it is not there. ``"server"`` for the
         moment in which the server, as client -1, has made the version ``read``.
     read
-        The version of xbar that the job began with; -1 between jobs.
+        The version of xbar that the job began with; -1 between jobs. In a start-up round it is 0: clients read x^0,
+        and what they send makes version 0 anew.
     arrived
         The server's version when the upload arrived, at the end of its last interval; -1 elsewhere. The staleness of
         the update is ``arrived - read``.

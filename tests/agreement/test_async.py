@@ -72,6 +72,7 @@ def test_one_client_at_a_time_is_feddr_with_one_active_client(
         problem, algorithm, updates=20, concurrency=1, delays=model, callback=keep(ours), **shared
     )
     arrivals = [event.client for event in result.events if event.arrived >= 0]
+    arrivals = arrivals[problem.data.num_clients :] if init == "full" else arrivals
     assert len(arrivals) == 20
     assert len(set(arrivals)) > 1
     plain = feddr.simulate(problem, algorithm, rounds=20, sampling=Replay(arrivals), callback=keep(theirs), **shared)

@@ -97,7 +97,7 @@ class RoundClock:
             raise ValueError(f"Round {k} would never end: client {never} does not finish. Give a deadline.")
         in_time = [i for i in ends if ends[i] <= end and timings[i].lost_after is None]
         for i, timing in timings.items():
-            self._keep(i, timing, begin, end, k - 1, ends[i], i in in_time)
+            self._keep(i, timing, begin, end, max(k - 1, 0), ends[i], i in in_time)
         self.time = end
         self.record.made(k, end)
         if len(in_time) < len(ends) and not self.algorithm.partial:
