@@ -46,10 +46,12 @@ def test_fixed_speeds() -> None:
 
 
 def test_speeds_may_be_an_array() -> None:
-    assert delays.Fixed(np.array([1.0, 2.5])) == delays.Fixed([1.0, 2.5])
+    array: Any = np.array([1.0, 2.5])
+    assert delays.Fixed(array) == delays.Fixed([1.0, 2.5])
+    wrong: Any
     for wrong in ("fast", np.ones((2, 2)), None, ["a"]):
         with pytest.raises(ValueError, match="Fixed needs a number of seconds, or one for each client, got"):
-            delays.Fixed(wrong)  # type: ignore[arg-type]
+            delays.Fixed(wrong)
 
 
 def test_uniform_speeds_belong_to_clients() -> None:

@@ -34,7 +34,7 @@ def test_step_sizes_may_be_given_beside_the_algorithm(capsys: pytest.CaptureFixt
     arguments: dict[str, Any] = {"local": SGD, "rounds": 0, "eta": "auto", "alpha": 1.3}
     algorithms = [engine(make(0), feddr.FedDR(eta=9.0), **arguments).algorithm for engine in ENGINES]
     assert algorithms[0] == algorithms[1]
-    assert algorithms[0].alpha == 1.3  # type: ignore[attr-defined]
+    assert algorithms[0].alpha == 1.3
     assert capsys.readouterr().err.count("eta_i = ") == 2
 
 

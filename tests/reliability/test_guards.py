@@ -157,6 +157,15 @@ def test_skipping_keeps_the_books(init: str, monkeypatch: pytest.MonkeyPatch) ->
     assert all(np.isfinite(leaf).all() for leaf in tree.leaves(result.state.server))
 
 
+def test_what_is_skipped_in_a_round_has_not_arrived(monkeypatch: pytest.MonkeyPatch) -> None:
+    without_metrics(monkeypatch)
+    result = go(poisoned(), feddr.FedDR(eta=0.7, alpha=1.2), 4, delays=delays.Uniform(1.0, 2.0), on_bad_client="skip")
+    assert result.state.skipped == 4
+    assert {event.kind for event in result.events if event.client == BAD} == {"lost"}  # it is the slowest
+    arrived = [event.client for event in result.events if event.arrived >= 0]
+    assert {i: arrived.count(i) for i in set(arrived)} == result.state.updates
+
+
 @pytest.mark.parametrize("buffer", [1, 3])
 def test_skipping_keeps_the_books_of_the_clock(buffer: int, monkeypatch: pytest.MonkeyPatch) -> None:
     without_metrics(monkeypatch)

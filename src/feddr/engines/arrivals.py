@@ -201,7 +201,7 @@ class Arrivals:
         message = run.message()
         run.state.bytes_down += n * common.wire_bytes(message, run.dtype)
         jobs = [Job(0, int(i), message) for i in rounds.round(0, np.arange(n))]
-        run.round(0, jobs)
+        rounds.skipped(run.round(0, jobs))
         self.schedule.record.events = rounds.record.events
         self.schedule.resume(rounds.time, rounds.numbers, rounds.free)
 

@@ -80,10 +80,11 @@ class Run:
         """Return what the server sends now."""
         return tree.cast(self.algorithm.broadcast(self.state.server), self.dtype)
 
-    def round(self, k: int, jobs: Sequence[Job], upcoming: Callable[[], Iterable[int]] = tuple) -> None:
+    def round(self, k: int, jobs: Sequence[Job], upcoming: Callable[[], Iterable[int]] = tuple) -> set[int]:
         """Let clients compute side by side, and then the server; where that fails, nothing has changed.
 
-        ``upcoming`` returns the clients of the next round, as far as they are known.
+        ``upcoming`` returns the clients of the next round, as far as they are known. Returns the clients that were
+        skipped.
         """
         taken: list[tuple[Job, Answer]] = []
         left_out: list[tuple[Job, Answer]] = []
@@ -105,6 +106,7 @@ class Run:
             self.commit(job.client, answer)
         for job, answer in left_out:
             self.skip(job, answer)
+        return {job.client for job, _ in left_out}
 
     def usable(self, job: Job, answer: Answer, good: int) -> bool:
         """Return whether what a client has sent is finite; where it is not, the run may have been asked to stop.

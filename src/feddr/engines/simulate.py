@@ -193,9 +193,11 @@ def _round(
     message = run.message()
     in_time = active if clock is None else clock.round(k, active)
     try:
-        run.round(k, [Job(k, int(i), message) for i in in_time], upcoming)
+        skipped = run.round(k, [Job(k, int(i), message) for i in in_time], upcoming)
     except DivergedError:
         if clock is not None:
             clock.undo()
         raise
+    if clock is not None and skipped:
+        clock.skipped(skipped)
     run.state.bytes_down += len(active) * common.wire_bytes(message, run.dtype)

@@ -1,7 +1,7 @@
 """What delays need to know of a run, and the time that synchronous rounds take."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,9 @@ from feddr.engines import rounds as common
 from feddr.engines.run import Run
 from feddr.local import Solution
 from feddr.tree import Tree
+
+WORK = ("receiving", "computing", "sending")
+"""The kinds of events that are work, unless it is lost."""
 
 
 def made_up_upload(run: Run) -> Tree:
@@ -118,6 +121,14 @@ class RoundClock:
         if timing.lost_after is not None and until <= end:
             self.free[i] = until + timing.pause
             self.record.away(i, until, self.free[i])
+
+    def skipped(self, clients: Container[int]) -> None:
+        """Record that the last round's work of some clients could not be used."""
+        first = self._before[-1]
+        self.record.events[first:] = [
+            event._replace(kind="lost", arrived=-1) if event.client in clients and event.kind in WORK else event
+            for event in self.record.events[first:]
+        ]
 
     def undo(self) -> None:
         """Go back to before the last round, which came to nothing."""
