@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from numbers import Real
 from statistics import NormalDist
+from typing import Any
 
 from feddr.delays.delay import Job, Timing
 from feddr.refusal import one_line
@@ -33,11 +34,12 @@ class Fixed:
     seconds: float | Sequence[float] = 1.0
 
     def __post_init__(self) -> None:
-        if not isinstance(self.seconds, Real):
+        given: Any = self.seconds
+        if not isinstance(given, Real):
             try:
-                object.__setattr__(self, "seconds", tuple(map(float, self.seconds)))
+                object.__setattr__(self, "seconds", tuple(map(float, given)))
             except (TypeError, ValueError):
-                got = one_line(repr(self.seconds))
+                got = one_line(repr(given))
                 raise ValueError(f"Fixed needs a number of seconds, or one for each client, got {got}.") from None
         for value in self.seconds if isinstance(self.seconds, Sequence) else (self.seconds,):
             if not value > 0:
