@@ -46,6 +46,8 @@ def test_what_is_measured_of_a_run_needs_its_step_sizes() -> None:
     for measure in (certify.bookkeeping_gap, certify.lyapunov):
         with pytest.raises(ValueError, match=r"needs the step sizes of a run, got FedDR\(eta='auto'.*result.algorithm"):
             measure(problem, feddr.FedDR(), result.state)
+    with pytest.raises(ValueError, match=r"got FedDR\(eta=0.1, alpha='auto', init='lazy'"):
+        certify.bookkeeping_gap(problem, feddr.FedDR(eta=0.1, init="lazy"), result.state)
 
 
 def test_a_certificate_of_the_reference_says_what_is_missing() -> None:

@@ -151,6 +151,7 @@ class Partitioned:
         given = self.blocks.tolist() if isinstance(self.blocks, np.ndarray) else self.blocks
         if not isinstance(given, Sequence):
             _whole("Partitioned's number of blocks", given)
+            object.__setattr__(self, "blocks", int(given))
             return
         try:
             blocks = tuple(tuple(sorted(map(operator.index, block))) for block in given)

@@ -23,7 +23,7 @@ def bookkeeping_gap(problem: Problem, algorithm: FedDR, state: State) -> float:
     It is zero but for rounding: the law (INV) that the whole analysis of FedDR rests on. With ``init="lazy"`` the
     server counts every client from the start, those not heard from at x^0.
     """
-    roles = _roles(problem, algorithm)
+    roles = _roles(problem, algorithm, alpha=algorithm.init == "lazy")
     total = tree.zeros_like(state.server.xtilde)
     weight = 0.0
     x0 = tree.cast(problem.init, np.float64)
@@ -73,8 +73,8 @@ def _over_clients(
     return float(value), errors
 
 
-def _roles(problem: Problem, algorithm: FedDR) -> Roles:
-    if "auto" in (algorithm.eta, algorithm.alpha):
+def _roles(problem: Problem, algorithm: FedDR, *, alpha: bool = False) -> Roles:
+    if algorithm.eta == "auto" or (alpha and algorithm.alpha == "auto"):
         raise ValueError(f"A measurement needs the step sizes of a run, got {algorithm}; give result.algorithm.")
     return Roles(algorithm, problem.client_weights)
 

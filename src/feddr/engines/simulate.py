@@ -170,8 +170,9 @@ def simulate(
             k = resumed or 0
             while k < rounds and not stop:
                 k += 1
-                _round(run, clock, k, active(k), functools.partial(next_active, k))
-                stop = report(k, len(active(k)))
+                drawn = active(k)
+                _round(run, clock, k, drawn, functools.partial(next_active, k))
+                stop = report(k, len(drawn))
             if run.history.last.round < k:
                 run.evaluate(k, **(clock.columns() if clock else {}))
     settings = run.settings(words) | {"sampling": repr(sampling), "rounds": k, "evaluate_every": evaluate_every}
