@@ -239,9 +239,9 @@ def _play(
     """Run one algorithm, from its newest checkpoint if it has one."""
     from feddr.checkpoint import CheckpointWarning
     from feddr.engines.arrivals import ClockWarning
-    from feddr.engines.rounds import DivergedError, DivergenceWarning
+    from feddr.engines.rounds import AccuracyWarning, DivergedError, DivergenceWarning
 
-    told = (CheckpointWarning, ClockWarning, DivergenceWarning, TrackerWarning)
+    told = (AccuracyWarning, CheckpointWarning, ClockWarning, DivergenceWarning, TrackerWarning)
 
     def callback(report: "Progress") -> bool:
         view.update(report)

@@ -171,7 +171,7 @@ class Arrivals:
         self.absences[job.client] = max(self.absences[job.client], self.version - self.heard[job.client])
         self.heard[job.client] = self.version + 1
         self.buffer.append(self.run.weigh(job.client, answer, self.algorithm.factor(staleness)))
-        self.run.commit(job.client, answer)
+        self.run.commit(job.client, answer, self.version + 1)
 
     def _aggregate(self) -> bool:
         self.run.aggregate(common.gather(self.buffer), self.version + 1)

@@ -13,8 +13,8 @@ from feddr.engines import kernel
 from feddr.engines import plan as plans
 from feddr.engines.oracles import Rows, batch_gradient, full_gradient
 from feddr.engines.plan import Load, Plan
-from feddr.local import Curvature, Facts, LocalSolver, Solution, Subproblem, descent, solve
-from feddr.local.curvature import lanczos
+from feddr.local import Curvature, Estimate, Facts, LocalSolver, Solution, Subproblem, descent, solve
+from feddr.local.curvature import lanczos, not_finite
 from feddr.local.solver import Batches
 from feddr.problem import Problem
 from feddr.tree import Tree
@@ -100,7 +100,7 @@ class CompiledClients:
         self._one = jax.jit(kernel.whole(one, small), compiler_options=options, donate_argnums=0)
         self._several = jax.jit(kernel.whole(several, small), compiler_options=options, donate_argnums=0)
         self._hessian = jax.jit(hessian, compiler_options=options)
-        self._curvature: dict[int, Curvature] = {}
+        self._curvature: dict[int, Curvature | Estimate] = {}
 
     def __call__(
         self, client: int, sub: Subproblem, rng: np.random.Generator, round_: int = 0, probability: float = 1.0
@@ -148,14 +148,16 @@ class CompiledClients:
         sub, facts = tree.map(np.asarray, (self._needed(task.sub), self._facts(task)))
         return Arguments(sub.start, samples, sub._replace(start=None), rows, steps, facts)
 
-    def curvature(self, client: int, eta: float) -> Curvature:
+    def curvature(self, client: int, eta: float) -> Curvature | Estimate:
         """Return bounds on the Hessian of f_i, the problem's own or an estimate at x^0, that make phi convex."""
         if client not in self._curvature:
             known = self.problem.known_curvature(client)
             self._curvature[client] = (
-                self.curvature_at(client, self.problem.init) if known is None else Curvature(*known)
+                Estimate(*self.curvature_at(client, self.problem.init)) if known is None else Curvature(*known)
             )
         found = self._curvature[client]
+        if math.isnan(found.lower):
+            raise not_finite(client)
         if not 1.0 / eta + min(found.lower, 0.0) > 0:
             remedy = f"take eta below {-1.0 / found.lower:.3g}" if found.lower < 0 else "add a proximal term"
             raise ValueError(

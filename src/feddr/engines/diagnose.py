@@ -11,7 +11,7 @@ import numpy as np
 
 from feddr.data import Samples
 from feddr.engines.compiled import CompiledClients, Task
-from feddr.engines.rounds import DivergedError, DivergenceWarning, finite
+from feddr.engines.rounds import DivergedError, DivergenceWarning, finite, shorter
 
 if TYPE_CHECKING:
     from feddr.engines.parts import Job
@@ -46,7 +46,7 @@ def metric(run: "Run", k: int, name: str, value: float) -> DivergedError:
     when = "at the start" if k == 0 else f"after round {k}"
     i = _bad_client(run)
     if i is None:
-        cause = f"The run has diverged: lower the learning rate of {run.local}, or the eta of {run.algorithm}."
+        cause = f"The run has diverged: {shorter(run.local, run.algorithm)}."
     else:
         rows = _bad_row(run.problem.data.client(i))
         cause = _dirty(f"The samples of client {i} hold", rows) if rows else f"The loss of client {i} is the first."
@@ -60,7 +60,7 @@ def growth(run: "Run") -> None:
     if limit < last.F < math.inf and not any(limit < row.F < math.inf for row in rows[:-1]):
         warnings.warn(
             f"F is {last.F:.3g} after round {last.round}, it was {rows[0].F:.3g} in the first row: the run seems to "
-            f"diverge. Lower the learning rate of {run.local}, or the eta of {run.algorithm}.",
+            f"diverge; {shorter(run.local, run.algorithm)}.",
             DivergenceWarning,
             stacklevel=4,
         )
@@ -96,9 +96,7 @@ def _cause(run: "Run", task: Task) -> str:
             f"With eta = {sub.eta:g} the proximal term alone makes steps of lr = {lr:g} diverge: lower the learning "
             f"rate of {run.local} below 2 eta, or raise the eta of {run.algorithm}."
         )
-    return (
-        f"The local steps are probably too long: lower the learning rate of {run.local}, or the eta of {run.algorithm}."
-    )
+    return f"The local steps are probably too long: {shorter(run.local, run.algorithm)}."
 
 
 def _dirty(whose: str, rows: dict[str, int]) -> str:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from feddr import precision, tree
 from feddr.data import FederatedData, Part
-from feddr.local import Curvature, Facts, LocalSolver, Solution, Subproblem, descent
+from feddr.local import Curvature, Estimate, Facts, LocalSolver, Solution, Subproblem, curvature, descent
 from feddr.problem import Bounds, Problem
 from feddr.prox import Regulariser
 from feddr.tree import Tree
@@ -88,9 +88,9 @@ class PlainClients:
         if sub.probe is not None:
             mean = tree.cast(gradient(sub.probe, samples), self.dtype)
         x, error, steps = tree.cast(state.point, self.dtype), float(state.error), len(gradients)
-        return Solution(x, steps, error, mean, steps * lr)
+        return Solution(x, steps, error, mean, steps * lr, state.missed)
 
-    def _curvature(self, i: int, samples: Tree) -> Curvature:
+    def _curvature(self, i: int, samples: Tree) -> Curvature | Estimate:
         known = self.problem.known_curvature(i)
         if known is not None:
             return Curvature(*known)
@@ -102,5 +102,7 @@ class PlainClients:
         loss = self.problem.loss
         flat, restore = ravel_pytree(tree.cast(self.problem.init, self.dtype))
         hessian = jax.hessian(lambda v: jnp.mean(loss(restore(v), samples)))(flat)
+        if not np.isfinite(hessian).all():
+            raise curvature.not_finite(i)
         eigenvalues = np.linalg.eigvalsh(hessian)
-        return Curvature(float(eigenvalues[0]), float(eigenvalues[-1]))
+        return Estimate(float(eigenvalues[0]), float(eigenvalues[-1]))

@@ -45,6 +45,7 @@ def reference(
     x0 = tree.cast(problem.init, dtype)
     clients = PlainClients(problem, local, dtype)
     state, history = State(server=algorithm.server(tree.cast(x0, np.float64))), History()
+    inaccurate: list[int] = []
 
     def prox(x: tree.Tree, eta: float) -> tree.Tree:
         with precisions.scope(np.float64):
@@ -60,6 +61,9 @@ def reference(
             solution = clients(i, sub, common.client_rng(seed, i, state.updates.get(i, 0)), k, p[i])
             state.clients[i], upload = rules.finish(c, message, sub, solution)
             common.check_finite(upload, i, k, local, algorithm)
+            if not inaccurate and common.inaccurate(solution):
+                inaccurate.append(i)
+                common.warn_inaccurate(solution, i, k, local, algorithm)
             uploads.append(Accepted(v[i], w[i], new, upload))
             state.updates[i] = state.updates.get(i, 0) + 1
             state.local_steps += int(solution.steps)

@@ -1,6 +1,8 @@
 """What every engine does alike: randomness by (seed, client, update), weighted sums, bytes, the shape of a result."""
 
 import itertools
+import math
+import warnings
 from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
@@ -13,6 +15,7 @@ from feddr import limits, precision, tree
 from feddr.algorithms import Uploads
 from feddr.algorithms.algorithm import Prox
 from feddr.history import History, Row
+from feddr.local import Solution
 from feddr.prox import Regulariser, Zero
 from feddr.tree import Tree
 
@@ -48,6 +51,10 @@ class DivergedError(FloatingPointError):
 
 class DivergenceWarning(UserWarning):
     """F has grown far beyond its first value, and may grow without bound."""
+
+
+class AccuracyWarning(UserWarning):
+    """A certified solver ended before its stopping rule held, and rounding does not explain it."""
 
 
 @dataclass
@@ -206,10 +213,35 @@ def check_finite(upload: Tree, client: int, round_: int, local: Any, algorithm: 
     if not finite(upload):
         raise DivergedError(
             f"Client {client} sent a number that is not finite in round {round_}. The local steps are probably "
-            f"too long: lower the learning rate of {local}, or the eta of {algorithm}; else look at its samples.",
+            f"too long: {shorter(local, algorithm)}; else look at its samples.",
             client,
             round_,
         )
+
+
+def shorter(local: Any, algorithm: Any) -> str:
+    """Return what makes local steps shorter: a certified solver has no learning rate, it finds its steps itself."""
+    eta = f"the eta of {algorithm}"
+    return f"lower {eta}" if local.certified else f"lower the learning rate of {local}, or {eta}"
+
+
+def inaccurate(solution: Solution) -> bool:
+    """Return whether a solver missed its stopping rule by more than rounding, half of the digits of x."""
+    if not solution.missed:
+        return False
+    eps = max(np.finfo(leaf.dtype).eps for leaf in tree.leaves(solution.x))
+    return not float(solution.error) <= math.sqrt(eps) * (1 + tree.norm(solution.x))
+
+
+def warn_inaccurate(solution: Solution, client: int, round_: int, local: Any, algorithm: Any) -> None:
+    """Warn of a solver that missed its stopping rule."""
+    warnings.warn(
+        f"The prox of client {client} in round {round_} may be wrong by {float(solution.error):.3g}: {local} ended "
+        f"after {int(solution.steps)} gradients, before its stopping rule held. Lower the eta of {algorithm}, raise "
+        "max_steps, or give the problem curvature=(l, L) with bounds that hold everywhere.",
+        AccuracyWarning,
+        stacklevel=5,
+    )
 
 
 def check_on_bad_client(on_bad_client: str, algorithm: Any) -> None:

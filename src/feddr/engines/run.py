@@ -74,6 +74,7 @@ class Run:
         self.parts = Parts(self.roles, self.clients, self.state, self.x0, probabilities, seed, crew)
         self.history = History()
         self.skipped_in_a_row = 0
+        self.accurate = True
         self._upload_bytes = 0
 
     def message(self) -> Tree:
@@ -103,7 +104,7 @@ class Run:
         if gathered is not None:
             self.aggregate(gathered, k, good=k - 1)
         for job, answer in taken:
-            self.commit(job.client, answer)
+            self.commit(job.client, answer, k)
         for job, answer in left_out:
             self.skip(job, answer)
         return {job.client for job, _ in left_out}
@@ -124,9 +125,12 @@ class Run:
         weight, share = float(self.roles.mean_weights[i]), float(self.roles.weights[i])
         return Accepted(weight, share, i not in self.state.updates, answer.upload, factor)
 
-    def commit(self, i: int, answer: Answer) -> None:
-        """Count what client i has sent."""
+    def commit(self, i: int, answer: Answer, k: int) -> None:
+        """Count what client i has sent in round k; warn of the first prox that is not as accurate as it should be."""
         state = self.state
+        if self.accurate and common.inaccurate(answer.solution):
+            self.accurate = False
+            common.warn_inaccurate(answer.solution, i, k, self.local, self.algorithm)
         state.clients[i] = answer.client
         state.updates[i] = state.updates.get(i, 0) + 1
         error = float(answer.solution.error)
@@ -143,7 +147,7 @@ class Run:
         if self.skipped_in_a_row >= PATIENCE:
             raise DivergedError(
                 f"{PATIENCE} updates in a row held a NaN or an infinity and were skipped, the last of them client "
-                f"{job.client}'s in round {job.round}; lower the learning rate of {self.local}.",
+                f"{job.client}'s in round {job.round}; {common.shorter(self.local, self.algorithm)}.",
                 job.client,
                 job.round,
             )
@@ -159,7 +163,7 @@ class Run:
         if not common.finite(server.xbar):
             raise DivergedError(
                 f"xbar is not finite after round {k}, though all uploads were. They are too large to add up, or "
-                f"the prox of {self.problem.regulariser} is wrong: lower the learning rate of {self.local}.",
+                f"the prox of {self.problem.regulariser} is wrong: {common.shorter(self.local, self.algorithm)}.",
                 None,
                 k,
                 good=good,

@@ -188,6 +188,8 @@ class Node:
             sub = rules.subproblem(kept.state, message)
             rng = common.client_rng(task.seed, self.client, kept.number)
             solution = self._solver(dtype)(0, sub, rng, task.round, task.probability)
+            if common.inaccurate(solution):
+                common.warn_inaccurate(solution, self.client, task.round, self.local, rules)
             state, _ = rules.finish(kept.state, message, sub, solution)
             number = kept.number + 1
             states.save(number, {"uid": task.uid, "number": number}, disk.flatten(state))

@@ -5,7 +5,7 @@ from feddr.local.optax import Optax
 from feddr.local.sgd import SGD
 from feddr.local.solver import LocalSolver, solve
 from feddr.local.stopping import Absolute, Epochs, Relative, Stopping, Tolerance
-from feddr.local.subproblem import Curvature, Facts, Solution, Subproblem
+from feddr.local.subproblem import Curvature, Estimate, Facts, Solution, Subproblem
 
 __all__ = [
     "SGD",
@@ -13,6 +13,7 @@ __all__ = [
     "Accelerated",
     "Curvature",
     "Epochs",
+    "Estimate",
     "Facts",
     "LocalSolver",
     "Optax",

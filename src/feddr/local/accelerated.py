@@ -10,15 +10,26 @@ import numpy as np
 from feddr import limits, tree
 from feddr.local.solver import Batches, State
 from feddr.local.stopping import Stopping, Tolerance
-from feddr.local.subproblem import Facts, Subproblem
+from feddr.local.subproblem import Estimate, Facts, Subproblem
 from feddr.tree import Tree
+
+ROUNDING = 1e3
+"""Rounding of a gradient, at most, in units of eps M (1 + ||x||); less does not show a curvature below mu."""
+
+
+class Trial(NamedTuple):
+    """A step under test: from y, where the gradient is ``slope``; ``on`` while the solver waits for that at its end."""
+
+    on: Any
+    y: Tree
+    slope: Tree
 
 
 class Memory(NamedTuple):
     """The last gradient step and the client's last model, what is known of phi and the client, and the progress so far.
 
     The eigenvalues of phi's Hessian lie between mu and smoothness; ``best`` is the least gradient norm, found
-    ``since`` steps ago.
+    ``since`` gradients ago. Steps are tested where the curvature is an estimate: there is a trial then.
     """
 
     x: Tree
@@ -29,6 +40,7 @@ class Memory(NamedTuple):
     best: Any
     since: Any
     steps: Any
+    trial: Trial | None
 
 
 @dataclass(frozen=True)
@@ -45,7 +57,7 @@ class Accelerated:
     stopping
         Another rule instead: ``Absolute(M)``, ``Relative(theta_hat)`` or ``Epochs(E)``.
     max_steps
-        A limit that should not be met; where it is, the error is reported as infinite.
+        A limit on the gradients that should not be met; where it is, the error is reported as infinite.
 
     Notes
     -----
@@ -54,7 +66,19 @@ class Accelerated:
     20 / sqrt q steps; where it has not fallen at all in as many, rounding is in the way, and the solver ends with the
     error that it reached.
 
-    The bounds (l, L) are those of the problem if it has them (``Problem.curvature``), else estimates at the start x^0.
+    The bounds (l, L) are those of the problem if it has them (``Problem.curvature``). Else they are estimates at the
+    start x^0, which need not hold where the solver comes to, and every step is tested. The scheme needs
+    phi(x+) <= phi(y) - ||grad phi(y)||^2 / (2 M). Since phi(y) >= phi(x+) + <grad phi(x+), y - x+> + mu/2 ||y - x+||^2,
+
+        <grad phi(x+), grad phi(y)> >= (1 - mu / M) / 2 ||grad phi(y)||^2
+
+    is enough. Where it fails, M is doubled and the scheme begins anew at y. It compares gradients and no values of phi,
+    whose differences are lost to rounding near the solution, and costs a second gradient a step. Where rounding decides
+    it, M grows until a step no longer moves y, and the solver ends there.
+
+    The error needs no L. For a convex f_i it is a bound, whatever was estimated; else it is one if f_i is nowhere more
+    concave than at x^0 and along the steps, whose curvature <grad phi(y) - grad phi(x+), y - x+> / ||y - x+||^2 lowers
+    mu where it is less. Where that leaves nothing of mu the solver ends, with an infinite error.
     """
 
     tol: float = 1e-8
@@ -92,24 +116,91 @@ class Accelerated:
         zero = jnp.int32(0)
         mu, smoothness, facts = tree.map(lambda a: jnp.asarray(a, dtype), (mu, smoothness, facts))
         last = sub.start if sub.last is None else sub.last
-        memory = Memory(sub.start, last, mu, smoothness, facts, best=infinity, since=zero, steps=zero)
-        return State(sub.start, memory, infinity, done=False)
+        trial = None
+        if isinstance(facts.curvature, Estimate):
+            trial = Trial(jnp.asarray(False), sub.start, tree.map(jnp.zeros_like, sub.start))
+        memory = Memory(sub.start, last, mu, smoothness, facts, infinity, since=zero, steps=zero, trial=trial)
+        return State(sub.start, memory, infinity, done=False, missed=True)
 
     def step(self, state: State, gradient: Tree) -> State:
         memory: Memory = state.memory
-        y, norm = state.point, _norm(gradient)
+        memory = memory._replace(steps=memory.steps + 1)
+        if memory.trial is None:
+            return self._step(state.point, gradient, memory)
+        return self._tested(state.point, gradient, memory, memory.trial)
+
+    def _step(self, y: Tree, gradient: Tree, memory: Memory) -> State:
+        """Go on from y, where M and mu are bounds."""
+        norm = _norm(gradient)
         root = jnp.sqrt(memory.mu / memory.smoothness)
         error = norm / memory.mu
         since = jnp.where(norm < memory.best, 0, memory.since + 1)
-        steps, moved = memory.steps + 1, _norm(tree.sub(y, memory.last))
-        done = self.rule.holds(error, moved, steps, memory.facts) | (since > 20 / root)
+        moved = _norm(tree.sub(y, memory.last))
+        holds = self.rule.holds(error, moved, memory.steps, memory.facts)
+        done = holds | (since > 20 / root)
 
-        beta = (1 - root) / (1 + root)
-        x = tree.map(lambda a, d: a - d / memory.smoothness, y, gradient)
-        following = tree.map(lambda new, old: new + beta * (new - old), x, memory.x)
-        point = tree.map(lambda a, b: jnp.where(done, a, b), y, following)
-        memory = memory._replace(x=x, best=jnp.minimum(norm, memory.best), since=since, steps=steps)
-        return State(point, memory, jnp.where(done, error, jnp.inf), done)
+        x = _descend(y, gradient, memory.smoothness)
+        point = _where(done, y, _extrapolate(x, memory.x, root))
+        memory = memory._replace(x=x, best=jnp.minimum(norm, memory.best), since=since)
+        return State(point, memory, jnp.where(done, error, jnp.inf), done, ~holds)
+
+    def _tested(self, point: Tree, gradient: Tree, memory: Memory, trial: Trial) -> State:
+        """Go on from y, or from the end of a step on trial, where M and mu are estimates."""
+        y = _where(trial.on, trial.y, point)
+        norm, slope, size = _norm(gradient), _norm(trial.slope), _norm(y)
+        finite, eps = jnp.isfinite(norm), float(np.finfo(norm.dtype).eps)
+        smoothness = memory.smoothness
+
+        ratio = jnp.where(trial.on, _dot(gradient, trial.slope) / slope**2, 1)
+        bend = smoothness * (1 - ratio)
+        rounding = ROUNDING * eps * smoothness**2 * (1 + size) / slope
+        mu = jnp.where(trial.on & finite & (bend + rounding < memory.mu), jnp.maximum(bend, 0), memory.mu)
+        kept = trial.on & finite & (ratio >= (1 - mu / smoothness) / 2)
+        failed = trial.on & ~kept
+        smoothness = jnp.where(failed, 2 * smoothness, smoothness)
+        root = jnp.sqrt(mu / smoothness)
+
+        error = jnp.where(mu > 0, norm / mu, jnp.inf)
+        since = jnp.where(norm < memory.best, 0, memory.since + 1)
+        moved = _norm(tree.sub(point, memory.last))
+        holds = finite & self.rule.holds(error, moved, memory.steps, memory.facts)
+        still = jnp.where(failed, slope, norm) <= eps * smoothness * size
+        stuck = still | (since > 40 / root) | (mu <= 0)
+        lost = ~finite & (memory.steps == 1)
+        done = holds | stuck | lost | (memory.steps >= self.max_steps)
+        error = jnp.where(holds, error, jnp.where(stuck & finite, jnp.where(failed, slope, norm) / mu, jnp.inf))
+
+        away = ~trial.on & ~finite  # the momentum has led to where phi is not finite
+        down = _where(trial.on, trial.slope, gradient)
+        following = _where(kept, _extrapolate(point, memory.x, root), _descend(y, down, smoothness))
+        following = _where(away & ~lost, memory.x, following)
+        ending = _where(holds | kept, point, _where(away & ~lost, memory.x, _where(lost, gradient, y)))
+        memory = memory._replace(
+            x=_where(kept, point, _where(failed, y, memory.x)),
+            mu=mu,
+            smoothness=smoothness,
+            best=jnp.fmin(norm, memory.best),
+            since=since,
+            trial=Trial(~kept & ~away, y, down),
+        )
+        return State(_where(done, ending, following), memory, jnp.where(done, error, jnp.inf), done, ~holds)
+
+
+def _descend(y: Tree, gradient: Tree, smoothness: Any) -> Tree:
+    return tree.map(lambda a, d: a - d / smoothness, y, gradient)
+
+
+def _extrapolate(x: Tree, before: Tree, root: Any) -> Tree:
+    beta = (1 - root) / (1 + root)
+    return tree.map(lambda new, old: new + beta * (new - old), x, before)
+
+
+def _where(condition: Any, a: Tree, b: Tree) -> Tree:
+    return tree.map(lambda one, other: jnp.where(condition, one, other), a, b)
+
+
+def _dot(a: Tree, b: Tree) -> jax.Array:
+    return jnp.asarray(sum(jax.tree.leaves(tree.map(lambda one, other: jnp.sum(one * other), a, b))))
 
 
 def _norm(a: Tree) -> jax.Array:

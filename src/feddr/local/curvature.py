@@ -15,7 +15,8 @@ def lanczos(hessian: Callable[[Tree], Tree], x: Tree, steps: int = 40) -> Curvat
     """Estimate the least and the largest eigenvalue of a symmetric operator on trees like x (Lanczos 1950).
 
     The extreme Ritz values lie within the spectrum; each is moved outwards by its residual, which vanishes when the
-    Krylov space is exhausted, so the result is exact (to rounding) for trees with at most ``steps`` entries.
+    Krylov space is exhausted, so the result is exact (to rounding) for trees with at most ``steps`` entries. It is NaN
+    where the operator is not finite.
 
     Parameters
     ----------
@@ -44,6 +45,8 @@ def lanczos(hessian: Callable[[Tree], Tree], x: Tree, steps: int = 40) -> Curvat
     for _ in range(min(steps, dimension)):
         u = apply(basis[-1])
         diagonal.append(float(u @ basis[-1]))
+        if not np.isfinite(diagonal[-1]):
+            return Curvature()
         for _ in range(2):  # twice is enough to stay orthogonal (Parlett 1980)
             for q in basis:
                 u -= (u @ q) * q
@@ -54,3 +57,11 @@ def lanczos(hessian: Callable[[Tree], Tree], x: Tree, steps: int = 40) -> Curvat
     values, vectors = np.linalg.eigh(np.diag(diagonal) + np.diag(off[:-1], 1) + np.diag(off[:-1], -1))
     residual = (0.0 if len(diagonal) == dimension else off[-1]) * np.abs(vectors[-1])
     return Curvature(float(values[0] - residual[0]), float(values[-1] + residual[-1]))
+
+
+def not_finite(client: int) -> ValueError:
+    """Return the error for a client whose curvature cannot be estimated."""
+    return ValueError(
+        f"The second derivatives of f_{client} must be finite at x^0, where its curvature is estimated, and are not; "
+        "give the problem another init, or curvature=(l, L)."
+    )

@@ -35,12 +35,15 @@ class State(NamedTuple):
         A bound on the distance from ``point`` to the exact minimiser, NaN where there is none.
     done
         Whether to stop before the last step.
+    missed
+        Whether the solver's stopping rule does not hold at ``point``; None for a solver without one.
     """
 
     point: Tree
     memory: Any
     error: Any
     done: Any
+    missed: Any = None
 
 
 class LocalSolver(Protocol):
@@ -117,4 +120,4 @@ def solve(
     total = tree.map(jnp.zeros_like, sub.start) if mean_gradient else None
     t, state, total = jax.lax.while_loop(unfinished, step, (jnp.int32(0), solver.init(sub, facts), total))
     mean = tree.map(lambda a: a / jnp.maximum(t, 1).astype(a.dtype), total) if mean_gradient else None
-    return Solution(state.point, t, state.error, mean, None if sub.descent is None else lr * t)
+    return Solution(state.point, t, state.error, mean, None if sub.descent is None else lr * t, state.missed)

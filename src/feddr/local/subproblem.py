@@ -64,6 +64,8 @@ class Solution(NamedTuple):
         gradient at the probe where the subproblem has one.
     length
         Sum of the step sizes, where the subproblem prescribes the steps.
+    missed
+        Whether the solver ended before its stopping rule held: after its last step, or by rounding; None without one.
     """
 
     x: Tree
@@ -71,6 +73,7 @@ class Solution(NamedTuple):
     error: Any
     gradient: Tree | None = None
     length: Any = None
+    missed: Any = None
 
 
 class Curvature(NamedTuple):
@@ -80,9 +83,16 @@ class Curvature(NamedTuple):
     upper: Any = float("nan")
 
 
+class Estimate(NamedTuple):
+    """The eigenvalues of the Hessian of f_i at one point: elsewhere they may lie outside."""
+
+    lower: Any
+    upper: Any
+
+
 class Facts(NamedTuple):
     """What a solver may know beside the subproblem: the client's curvature and probability p_i, and the round k."""
 
-    curvature: Curvature = Curvature()
+    curvature: Curvature | Estimate = Curvature()
     round: Any = 0
     probability: Any = 1.0

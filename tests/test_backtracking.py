@@ -1,0 +1,169 @@
+"""Accelerated where the curvature is an estimate: steps are tested, errors bound, and what was missed is told."""
+
+import warnings
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+from sklearn.linear_model import PoissonRegressor
+
+import feddr
+from feddr import local, tree
+from feddr.engines.compiled import CompiledClients
+from feddr.engines.evaluate import Evaluator
+from feddr.engines.rounds import AccuracyWarning, DivergedError
+from feddr.local import Curvature, Estimate, Facts, Subproblem
+
+
+def huber(params: Any, batch: Any) -> Any:
+    r = jnp.abs(batch["x"] @ params - batch["y"])
+    return jnp.where(r <= 0.1, 0.5 * r**2, 0.1 * (r - 0.05))
+
+
+def log_cosh(params: Any, batch: Any) -> Any:
+    r = 5 * (batch["x"] @ params - batch["y"])
+    return jnp.logaddexp(r, -r)
+
+
+def poisson(params: Any, batch: Any) -> Any:
+    score = batch["x"] @ params
+    return jnp.exp(score) - jnp.round(jnp.exp(batch["y"])) * score
+
+
+LOSSES = {"huber": huber, "log-cosh": log_cosh, "poisson": poisson}
+
+
+def make(loss: Any, **more: Any) -> feddr.Problem:
+    """Three clients whose curvature at the start says little: residuals of 4 there, of 0.1 at the solution."""
+    rng = np.random.default_rng(0)
+    truth = np.array([2.0, -1.0, 1.0])
+    clients = []
+    for _ in range(3):
+        x = rng.normal(size=(12, 3))
+        clients.append({"x": x, "y": x @ truth + 0.1 * rng.normal(size=12)})
+    return feddr.Problem(loss, feddr.FederatedData.from_clients(clients), np.zeros(3), **more)
+
+
+def solve(problem: feddr.Problem, solver: local.LocalSolver, sub: Subproblem, dtype: Any = np.float64) -> Any:
+    clients = CompiledClients(problem, Evaluator(problem, dtype).samples, solver, dtype, False)
+    return clients(0, tree.cast(sub, dtype)._replace(eta=sub.eta), np.random.default_rng(0))
+
+
+def minimiser(problem: feddr.Problem, sub: Subproblem) -> Any:
+    def phi(x: Any) -> Any:
+        value, gradient = problem.client_value_and_gradient(0, x)
+        return value + np.sum((x - sub.center) ** 2) / (2 * sub.eta), gradient + (x - sub.center) / sub.eta
+
+    return minimize(phi, sub.start, jac=True, method="BFGS", options={"gtol": 1e-11}).x
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_steps_that_do_not_descend_are_taken_back(name: str) -> None:
+    """The curvature at the start is much less than that on the way, for which M = L + 1/eta is too small."""
+    problem = make(LOSSES[name])
+    sub = Subproblem(np.zeros(3), center=np.array([1.0, -2.0, 3.0]), eta=20.0)
+    solution = solve(problem, local.Accelerated(tol=1e-6), sub)
+    assert np.linalg.norm(solution.x - minimiser(problem, sub)) <= solution.error + 1e-7  # scipy's own error
+    assert solution.error <= 1e-6
+    assert not solution.missed
+    single = solve(problem, local.Accelerated(tol=1e-9), sub, np.float32)
+    assert single.steps < 2000
+    assert np.linalg.norm(single.x - solution.x) < 1e-3
+
+
+def test_bounds_that_hold_cost_no_test() -> None:
+    sub = Subproblem(np.zeros(3), np.ones(3), 1.0)
+    assert local.Accelerated().init(sub, Facts(Curvature(0.0, 1.0))).memory.trial is None
+    assert local.Accelerated().init(sub, Facts(Estimate(0.0, 1.0))).memory.trial is not None
+
+
+def cosine(params: Any, batch: Any) -> Any:
+    """Convex where it starts, at 0, with a second derivative of 1; it is -1 at pi."""
+    return -batch["a"] * jnp.cos(params)
+
+
+def wave() -> feddr.Problem:
+    return feddr.Problem(cosine, feddr.FederatedData.from_clients([{"a": np.ones(1)}]), np.zeros(()))
+
+
+@pytest.mark.parametrize("tol", [0.3, 0.1, 1e-6])
+def test_an_error_is_a_bound_although_the_loss_turns_concave(tol: float) -> None:
+    """phi'' is 2.1 at the start and 0.1 at pi; with mu = 1.1 the error would be too small by a factor of up to 11."""
+    sub = Subproblem(np.zeros(()), center=np.asarray(3.6), eta=1 / 1.1)
+    solution = solve(wave(), local.Accelerated(tol=tol), sub)
+    assert abs(solution.x - minimiser(wave(), sub)) <= solution.error
+
+
+def test_a_subproblem_that_turns_out_not_to_be_convex_is_not_certified() -> None:
+    sub = Subproblem(np.zeros(()), center=np.asarray(4.0), eta=2.0)
+    solution = solve(wave(), local.Accelerated(tol=1e-6), sub)
+    assert solution.error == np.inf
+    assert solution.missed
+
+
+def test_engines_take_back_the_same_steps() -> None:
+    settings: dict[str, Any] = {"local": local.Accelerated(stopping=local.Epochs(12)), "rounds": 1}
+    problem = make(poisson)
+    ours, plain = (
+        engine(problem, feddr.FedDR(eta=20.0, alpha=1.0), precision="float64", **settings)
+        for engine in (feddr.simulate, feddr.reference)
+    )
+    assert np.linalg.norm(ours.params - plain.params) < 1e-9
+
+
+def test_poisson_regression_agrees_with_scikit_learn() -> None:
+    problem = make(poisson)
+    solver = local.Accelerated(tol=1e-9)
+    found = feddr.simulate(problem, feddr.FedDR(eta=0.5, alpha=1.0), local=solver, rounds=150, precision="float64")
+    data = problem.data.train.samples
+    theirs = PoissonRegressor(alpha=0.0, fit_intercept=False, tol=1e-10, max_iter=1000)
+    theirs.fit(data["x"], np.round(np.exp(data["y"])))
+    assert np.linalg.norm(found.params - theirs.coef_) < 1e-5
+
+
+@pytest.mark.parametrize(
+    ("engine", "problem", "solver"),
+    [
+        (feddr.simulate, make(huber, curvature=(0.0, 1e-2)), local.Accelerated()),
+        (feddr.simulate, make(huber), local.Accelerated(max_steps=3)),
+        (feddr.reference, make(huber), local.Accelerated(max_steps=3)),
+    ],
+    ids=["bounds that do not hold", "too few steps", "reference"],
+)
+def test_a_missed_rule_is_told_once(engine: Any, problem: feddr.Problem, solver: local.Accelerated) -> None:
+    with pytest.warns(AccuracyWarning, match=r"prox of client 0 in round 1 may be wrong by .* max_steps") as told:
+        engine(problem, feddr.FedDR(eta=20.0, alpha=1.0), local=solver, rounds=1)
+    assert len(told) == 1
+
+
+def test_rounding_is_not_told() -> None:
+    """In float32 nobody comes within 1e-8; half of the digits are right."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        result = feddr.simulate(make(huber), feddr.FedDR(eta=20.0, alpha=1.0), local=local.Accelerated(), rounds=3)
+    assert 1e-8 < result.history.last.prox_error < 1e-3
+
+
+def test_errors_advise_what_the_solver_has() -> None:
+    problem = feddr.Problem(poisson, make(poisson).data, np.full(3, 1e3), curvature=(0.0, 1.0))
+    with pytest.raises(DivergedError, match="lower the eta of FedDR") as error:
+        feddr.reference(problem, feddr.FedDR(eta=0.5, alpha=1.0), local=local.Accelerated(), rounds=1)
+    assert "learning rate" not in str(error.value)
+
+
+def test_a_start_where_phi_is_not_finite_is_not_passed_over() -> None:
+    """Whoever takes the upload looks whether it is finite."""
+    solution = solve(make(poisson), local.Accelerated(), Subproblem(np.full(3, 1e3), np.zeros(3), 1.0))
+    assert not np.all(np.isfinite(solution.x))
+    assert solution.steps == 1
+
+
+@pytest.mark.parametrize("engine", [feddr.simulate, feddr.reference])
+def test_a_curvature_that_is_not_finite_is_refused(engine: Any) -> None:
+    """The loss and its gradient are finite at zero, its second derivative is not."""
+    data = feddr.FederatedData.from_clients([{"a": np.ones(1)}])
+    problem = feddr.Problem(lambda x, b: b["a"] * jnp.maximum(x, 0.0) ** 1.5, data, np.zeros(()))
+    with pytest.raises(ValueError, match="second derivatives of f_0 must be finite at x"):
+        engine(problem, feddr.FedDR(eta=1.0, alpha=1.0), local=local.Accelerated(), rounds=1)
