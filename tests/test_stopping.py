@@ -26,16 +26,26 @@ def path(steps: int) -> local.Solution:
 
 
 def first(holds: Any) -> int:
-    """The first step at which a test holds along the path of the solver."""
-    return next(t for t in range(1, 200) if holds(path(t)))
+    """The number of gradients at which a test first holds along the path of the solver, beyond its start."""
+    return next(t for t in range(1, 200) if holds(path(t))) + 1
 
 
 def test_epochs_do_a_fixed_number_of_passes_and_still_bound_the_error() -> None:
     exact = solve(local.Tolerance(1e-13)).x
     for steps in (1, 4, 9):
         solution = path(steps)
-        assert solution.steps == steps
+        assert solution.steps == steps + 1  # the last gradient is for the error
         assert np.linalg.norm(solution.x - exact) <= solution.error < np.inf
+
+
+def test_one_epoch_is_one_gradient_step() -> None:
+    """From 0 with M = L + 1/eta, x = -grad phi(0) / M, and the momentum adds beta times as much."""
+    problem = make(2)
+    low, high = problem.known_curvature(1) or (np.nan, np.nan)
+    mu, M = 1 / 0.05 + low, 1 / 0.05 + high
+    root = np.sqrt(mu / M)
+    gradient = problem.client_value_and_gradient(1, np.zeros(4))[1] - np.ones(4) / 0.05
+    assert path(1).x == pytest.approx(-gradient / M * (1 + (1 - root) / (1 + root)), rel=1e-12)
 
 
 @pytest.mark.parametrize("round_", [1, 3, 30])

@@ -88,7 +88,10 @@ class Relative:
 
 @dataclass(frozen=True)
 class Epochs:
-    """A fixed number of passes over the client's samples, whatever the error."""
+    """A fixed number of passes over the client's samples, whatever the error; one more tells how large that is.
+
+    Each is a gradient step, or the test of one where the curvature is an estimate.
+    """
 
     epochs: int
 
@@ -96,7 +99,7 @@ class Epochs:
         limits.whole("epochs", self.epochs, 1)
 
     def holds(self, error: Any, moved: Any, steps: Any, facts: Facts) -> Any:
-        return steps >= self.epochs
+        return steps > self.epochs
 
 
 def _positive(name: str, value: float) -> None:
