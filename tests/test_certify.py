@@ -1,11 +1,13 @@
 """What a certificate says, what it refuses, and that it catches a wrong algorithm."""
 
+import dataclasses
 import json
 import math
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import feddr
@@ -87,6 +89,43 @@ def test_step_sizes_outside_the_theory_are_named() -> None:
     # Between the two, F_star is below F at the start and still no lower bound of F.
     wrong_bound = certificate(finished, F_star=(first + last) / 2)
     assert failing(wrong_bound) == {"lower bound F_star"}
+
+
+def test_a_step_size_at_the_limit_is_refused_not_divided_by() -> None:
+    """One number below (2 - alpha) / (2 L) rounding has left nothing of the descent."""
+    L, alpha = 0.035768481382380396, 1.022323948309845
+    eta = np.nextafter(feddr.theory.synchronous.eta_max(alpha, L), 0.0)
+    with pytest.raises(ValueError, match="eta must lie in"):
+        feddr.theory.synchronous.constants(L, 1.0, alpha, eta)
+    problem = dataclasses.replace(make(0), curvature=(-L, L))
+    solver = local.Accelerated(stopping=local.Epochs(2))
+    found = certificate(run(problem, feddr.FedDR(eta=float(eta), alpha=alpha), local=solver, rounds=1))
+    assert failing(found) == {"step size eta"}
+
+
+def outside(**changes: Any) -> feddr.Result:
+    """A run that starts outside of the set to which g confines xbar."""
+    problem = dataclasses.replace(make(0), g=feddr.prox.NonNegative(), init=np.full(4, -0.3))
+    return run(problem, feddr.FedDR(eta=1 / (3 * feddr.theory.smoothness(problem).L), init="lazy"), **changes)
+
+
+def test_a_lazy_start_outside_the_set_is_certified_from_the_first_feasible_round() -> None:
+    result = outside()
+    assert result.watch is not None
+    assert result.watch.rounds[0].lyapunov == np.inf
+    found = certificate(result)
+    assert found.certified
+    assert found.facts["V at the start"] == result.watch.rounds[1].lyapunov
+    assert found.measured == pytest.approx(np.mean([m.gradient_mapping**2 for m in result.watch.rounds[1:-1]]))
+    assert "run a round more" in certificate(outside(rounds=1)).refusals[0]
+
+
+def test_a_run_that_starts_at_the_solution_has_a_certificate() -> None:
+    """The gap is 0, and so is all that is measured."""
+    clients = [make(0).data.client(i) for i in range(4)]
+    data = feddr.FederatedData.from_clients([{"x": c["x"], "y": np.zeros(len(c["y"]))} for c in clients])
+    problem = dataclasses.replace(make(0), data=data, init=np.zeros(4))
+    assert certificate(run(problem, safe(problem), rounds=1)).certified
 
 
 def test_a_relative_accuracy_that_was_not_reached_is_not_certified() -> None:

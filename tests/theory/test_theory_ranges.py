@@ -174,7 +174,7 @@ def test_region_curves_end_on_the_axes_and_agree_with_eta_max() -> None:
             r"tau must be a whole number >= 0, got -1",
         ),
         (lambda: asynchronous.constants(1.0, 10, 0.1, 0.5, 0.1, tau=1, T=-1), r"T must be a whole number >= 0, got -1"),
-        (lambda: asynchronous.constants(1.0, 0, 0.1, 0.5, 0.1, tau=1, T=0), r"n must be a whole number >= 1, got 0"),
+        (lambda: asynchronous.constants(1.0, 0, 0.1, 0.5, 0.1, tau=1, T=0), r"n must be at least 1, got 0"),
         (lambda: asynchronous.constants(1.0, 10, 0.2, 0.5, 0.1, tau=1, T=0), r"p_hat must lie in \(0, 0.1\].*got 0.2"),
     ],
 )
@@ -182,3 +182,25 @@ def test_bad_arguments_are_told_the_range_and_the_value(call: object, message: s
     assert callable(call)
     with pytest.raises(ValueError, match=message):
         call()
+
+
+def test_the_last_numbers_below_a_limit_are_refused_or_have_a_bound() -> None:
+    """Rounding may leave a descent of zero or less there, which would divide by zero or make a negative bound."""
+    rng = np.random.default_rng(0)
+    refused = 0
+    for _ in range(300):
+        L, alpha, p = float(10 ** rng.uniform(-3, 3)), float(rng.uniform(0.01, 1.99)), float(rng.uniform(0.1, 1))
+        sync = math.nextafter(synchronous.eta_max(alpha, L), 0.0)
+        late = math.nextafter(asynchronous.eta_max(alpha / 2, L, 10, 2), 0.0)
+        near = math.nextafter(relative.eta_max(1e-3 * alpha, L), 0.0)
+        for constants in (
+            lambda: synchronous.constants(L, p, alpha, sync),  # noqa: B023
+            lambda: synchronous.constants(L, p, alpha, sync, M=1e-9),  # noqa: B023
+            lambda: relative.constants(L, p, near, 1e-3 * alpha),  # noqa: B023
+            lambda: asynchronous.constants(L, 10, p / 10, alpha / 2, late, tau=2, T=0),  # noqa: B023
+        ):
+            try:
+                assert 0 < constants().total(1.0) < math.inf
+            except ValueError:
+                refused += 1
+    assert 0 < refused < 600

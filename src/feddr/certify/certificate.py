@@ -124,18 +124,19 @@ def certificate(result: "Result", *, F_star: float = 0.0) -> Certificate:
     assert watch is not None
     assert result.sampling is not None
 
-    rounds = watch.rounds
+    begin = _beginning(watch)
+    rounds = watch.rounds[begin:]
     # With step sizes of their own the theorems hold for (v_i, (eta_i / eta) f_i): feddr.algorithms.stepsizes.
     alpha, eta = float(algorithm.alpha), float(watch.roles.server.eta)
     p = p_hat(result.sampling, problem.data.num_clients)
     L, looser = _end_of_run(watch)
     # xbar^0 = prox(xtilde^0) is what covers k = 0; the lazy start has xbar^0 = x^0 instead.
-    first = 0 if algorithm.init != "lazy" or _minimises_g(problem, eta) else 1
+    first = 0 if begin or algorithm.init != "lazy" or _minimises_g(problem, eta) else 1
     counted = [m.gradient_mapping**2 for m in rounds[first:-1]]
     K = len(rounds) - 2
     measured = float(np.sum(counted)) / (K + 1)
     M = looser * float(np.sum([m.errors for m in rounds]))
-    gap = rounds[0].lyapunov - F_star
+    gap = max(rounds[0].lyapunov - F_star, 0.0)
     largest_error = math.sqrt(looser * max(m.errors for m in rounds))
     bookkeeping = max(m.bookkeeping for m in rounds)
     lowest = min(m.F for m in rounds)
@@ -180,20 +181,24 @@ def certificate(result: "Result", *, F_star: float = 0.0) -> Certificate:
         theta = max(local.stopping.theta_hat, looser * max(m.relative for m in rounds[1:]))
         start = math.sqrt(looser * rounds[0].errors)
         admissible = theta < relative.THETA_LIMIT
-        largest = relative.eta_max(theta, L) if admissible else math.nan
+        largest = relative.eta_max(theta, L) if admissible and L > 0 else math.nan
         hypotheses += [
             Hypothesis("relaxation alpha", "exactly 1", f"{alpha:.4g}", alpha == 1.0),
             Hypothesis("theta_hat, as reached", f"below {relative.THETA_LIMIT:.4g}", f"{theta:.4g}", admissible),
-            Hypothesis("step size eta", f"in (0, {largest:.4g})", f"{eta:.4g}", 0 < eta < largest),
             Hypothesis("error of the start", f"at most {EXACT_START:g}", f"{start:.2g}", start <= EXACT_START),
         ]
-        if all(h.holds for h in hypotheses):
-            bound = relative.constants(L, p, eta, theta).bound(K, gap)
     else:
-        largest = synchronous.eta_max(alpha, L) if 0 < alpha < limit else math.nan
-        hypotheses.append(Hypothesis("step size eta", f"in (0, {largest:.4g})", f"{eta:.4g}", 0 < eta < largest))
-        if all(h.holds for h in hypotheses):
-            bound = synchronous.constants(L, p, alpha, eta, gap=gap, M=max(M, 1e-300)).bound(K, gap, M)
+        largest = synchronous.eta_max(alpha, L) if 0 < alpha < limit and L > 0 else math.nan
+    if 0 < eta < largest and all(h.holds for h in hypotheses):
+        try:
+            if by_relative:
+                bound = relative.constants(L, p, eta, theta).bound(K, gap)
+            else:
+                found = synchronous.constants(L, p, alpha, eta, gap=max(gap, 1e-12), M=max(M, 1e-300))
+                bound = found.bound(K, gap, M)
+        except ValueError:
+            largest = eta  # so close to the limit that rounding leaves no descent
+    hypotheses.append(Hypothesis("step size eta", f"in (0, {largest:.4g})", f"{eta:.4g}", 0 < eta < largest))
     rises = np.diff([m.lyapunov for m in rounds])
     facts = {
         "V at the start": rounds[0].lyapunov,
@@ -231,9 +236,19 @@ def _refusals(algorithm: Any, local: LocalSolver | None, watch: Watch | None) ->
         )
     if watch is None or len(watch.rounds) < 2:
         return ("the rounds were not measured; run simulate(..., certify=True) for a round or more.",)
+    if len(watch.rounds) - _beginning(watch) < 2:
+        return ("g is infinite at x^0, and so is V until xbar is first computed; run a round more.",)
     if any(math.isnan(m.errors) for m in watch.rounds):
         return ("no certified prox accuracy: eta is not below 1/L, so the subproblems may not be convex; lower eta.",)
     return ()
+
+
+def _beginning(watch: Watch) -> int:
+    """Return the first round in which V is finite: 0, unless the lazy start has xbar^0 = x^0 outside the set of g.
+
+    The theorems hold from any round on, given what came before it, where xbar = prox_{eta g}(xtilde) there.
+    """
+    return next((k for k, m in enumerate(watch.rounds) if m.lyapunov < math.inf), len(watch.rounds))
 
 
 def _minimises_g(problem: "Differentiable", eta: float) -> bool:

@@ -14,7 +14,7 @@ and then, with rho = d / (alpha eta n) and the Lyapunov value
     sum_{k=0..K} E ||G_eta(xbar^k)||^2 <= C_hat gap,   C_hat = 2 (1 + u)^2 (T + 1) D / (n eta^2 rho).
 
 See :mod:`feddr.theory` for how c, C_hat and Vt differ from the printed ones. With weights w_i other than 1/n the step
-sizes stay admissible with n replaced by 1 / max_i w_i; the constants are for equal weights.
+sizes stay admissible with n replaced by 1 / max_i w_i, so n need not be whole; the constants are for equal weights.
 """
 
 import math
@@ -23,32 +23,32 @@ from dataclasses import dataclass
 from feddr.theory import checks, rate
 
 
-def delay_factor(n: int, tau: int) -> float:
+def delay_factor(n: float, tau: int) -> float:
     """Return c = max{0, 2 (2 tau^2 - n) / n^2}: what delays cost; nothing while 2 tau^2 <= n."""
-    checks.count("n", n, 1)
+    checks.clients(n)
     checks.count("tau", tau, 0)
     return max(0.0, 2 * (2 * tau**2 - n) / n**2)
 
 
-def descent(alpha: float, eta: float, L: float, n: int, tau: int) -> float:
+def descent(alpha: float, eta: float, L: float, n: float, tau: int) -> float:
     """Return d = 2 - (2 + c) alpha - alpha L eta - (2 + (1 + c) alpha) (L eta)^2; admissible means d > 0."""
     c, u = delay_factor(n, tau), L * eta
     return 2 - (2 + c) * alpha - alpha * u - (2 + (1 + c) * alpha) * u**2
 
 
-def alpha_max(n: int, tau: int) -> float:
+def alpha_max(n: float, tau: int) -> float:
     """Return 2 / (2 + c): below it, and only there, some eta > 0 has a positive descent."""
     return 2 / (2 + delay_factor(n, tau))
 
 
-def eta_max(alpha: float, L: float, n: int, tau: int) -> float:
+def eta_max(alpha: float, L: float, n: float, tau: int) -> float:
     """Return the largest eta for alpha: the positive root of the descent, which is always below 1/L.
 
     It is (sqrt(16 - 8 alpha - (7 + 12 c + 4 c^2) alpha^2) - alpha) / (2 L (2 + (1 + c) alpha)); the paper prints 4 c
     for 12 c.
     """
     checks.positive("L", L)
-    checks.relaxation(alpha, alpha_max(n, tau), f" for n = {n}, tau = {tau}")
+    checks.relaxation(alpha, alpha_max(n, tau), f" for n = {n:.6g}, tau = {tau}")
     return boundary(alpha, L, delay_factor(n, tau))
 
 
@@ -64,7 +64,7 @@ class AsyncConstants:
     """Constants of Theorem 4.1; made by `constants`. K counts updates, one client each."""
 
     L: float
-    n: int
+    n: float
     p_hat: float
     tau: int
     T: int
@@ -89,7 +89,7 @@ class AsyncConstants:
         return rate.rounds(self.total(gap), epsilon)
 
 
-def constants(L: float, n: int, p_hat: float, alpha: float, eta: float, *, tau: int, T: int) -> AsyncConstants:
+def constants(L: float, n: float, p_hat: float, alpha: float, eta: float, *, tau: int, T: int) -> AsyncConstants:
     """Return the constants of Theorem 4.1.
 
     Parameters
@@ -109,16 +109,17 @@ def constants(L: float, n: int, p_hat: float, alpha: float, eta: float, *, tau: 
     """
     checks.probability(p_hat)
     checks.count("T", T, 0)
-    checks.count("n", n, 1)
+    checks.clients(n)
     # The probabilities of one update sum to 1, those of a window to T + 1, and each client has p_hat of it.
     if p_hat * n > (T + 1) * (1 + 1e-9):
         raise ValueError(
-            f"p_hat must lie in (0, {(T + 1) / n:.6g}] for n = {n}, T = {T}, got {p_hat}; one client comes at a time, "
-            "so uniform draws have p_hat = 1/n."
+            f"p_hat must lie in (0, {(T + 1) / n:.6g}] for n = {n:.6g}, T = {T}, got {p_hat}; one client comes at a "
+            "time, so uniform draws have p_hat = 1/n."
         )
-    checks.stepsize(eta, eta_max(alpha, L, n, tau), f"for alpha = {alpha:.6g}, L = {L:.6g}, n = {n}, tau = {tau}")
     u = L * eta
     d = descent(alpha, eta, L, n, tau)
+    where = f"for alpha = {alpha:.6g}, L = {L:.6g}, n = {n:.6g}, tau = {tau}"
+    checks.stepsize(eta, eta_max(alpha, L, n, tau), where, d)
     rho = d / (alpha * eta * n)
     D = 8 * (1 + u**2) * (alpha**2 * tau**2 + n**2) / (p_hat * alpha**2 * n**2) + 8 * T * (2 * (1 + u**2) + n) / n
     C_hat = 2 * (1 + u) ** 2 * (T + 1) * D / (n * eta**2 * rho)

@@ -21,6 +21,12 @@ def count(name: str, value: int, least: int) -> None:
         raise ValueError(f"{name} must be a whole number >= {least}, got {value}.")
 
 
+def clients(n: float) -> None:
+    """Require the number of clients, or 1 / max_i w_i in its place, to be at least 1."""
+    if not 1 <= n < math.inf:
+        raise ValueError(f"n must be at least 1, got {n}; it is the number of clients, or 1 / max_i w_i.")
+
+
 def probability(value: float) -> None:
     """Require p_hat, the smallest probability that a client takes part, in (0, 1]."""
     if not 0 < value <= 1:
@@ -36,7 +42,7 @@ def relaxation(alpha: float, largest: float = 2.0, why: str = "") -> None:
         raise ValueError(f"alpha must lie in (0, {largest:.6g}){why}, got {alpha}; take {largest / 2:.6g}, the middle.")
 
 
-def stepsize(eta: float, largest: float, why: str) -> None:
-    """Require eta in (0, largest)."""
-    if not 0 < eta < largest:
+def stepsize(eta: float, largest: float, why: str, descent: float) -> None:
+    """Require eta in (0, largest), and a positive descent, which rounding may take from the last numbers below."""
+    if not (0 < eta < largest and descent > 0):
         raise ValueError(f"eta must lie in (0, {largest:.6g}) {why}, got {eta}; take {largest / 2:.6g}, the middle.")

@@ -7,7 +7,7 @@ from feddr.theory import asynchronous, checks, synchronous
 from feddr.theory.asynchronous import AsyncConstants
 from feddr.theory.relative import RelativeConstants
 from feddr.theory.synchronous import Constants, Gammas
-from feddr.theory.tuning import Recommendation, minimise, recommend_for
+from feddr.theory.tuning import UNBOUNDED, Recommendation, minimise, recommend_for
 
 
 @dataclass(frozen=True)
@@ -29,12 +29,13 @@ class _Theorem:
             largest = self.eta_max(alpha)
             if eta is None:
                 return alpha, largest * self._least(lambda t: (alpha, t * largest), 1)[0]
-            checks.stepsize(eta, largest, f"for alpha = {alpha:.6g}, {self.where}")
+            checks.stepsize(eta, largest, f"for alpha = {alpha:.6g}, {self.where}", self.descent(alpha, eta))
             return alpha, eta
         if eta is not None:
-            checks.stepsize(eta, 1 / self.L, f"for L = {self.L:.6g}, whatever alpha is")
+            at_zero = self.descent(0.0, eta)
+            checks.stepsize(eta, 1 / self.L, f"for L = {self.L:.6g}, whatever alpha is", at_zero)
             # The descent is positive at alpha = 0 and falls along a line.
-            top = self.descent(0.0, eta) / (self.descent(0.0, eta) - self.descent(1.0, eta))
+            top = at_zero / (at_zero - self.descent(1.0, eta))
             return top * self._least(lambda s: (s * top, eta), 1)[0], eta
 
         def pair(s: float, t: float) -> tuple[float, float]:
@@ -58,12 +59,13 @@ def choose(
     M: float = 0.0,
     tau: int | None = None,
     T: int | None = None,
+    largest_weight: float | None = None,
 ) -> Recommendation:
     """Return the recommended step sizes, or those that were given with the best ones for what was not given.
 
     Parameters
     ----------
-    L, n, p_hat, gap, tau, T
+    L, n, p_hat, gap, tau, T, largest_weight
         As in `feddr.theory.tuning.recommend_for`.
     alpha, eta
         Refused, with the admissible range, where they are not admissible.
@@ -87,11 +89,11 @@ def choose(
         raise ValueError(f"Theorem 4.1 is for an exact prox, got gamma4 = {gamma4} with tau = {tau}; leave one out.")
     if M > 0 and gamma4 == 0:
         raise ValueError(f"gamma4 must lie in (0, inf) for a prox with errors, got 0 with M = {M}; leave it out.")
-    best = recommend_for(L, n, p_hat, exact=M == 0, gap=gap, M=M, tau=tau, T=T)
+    best = recommend_for(L, n, p_hat, exact=M == 0, gap=gap, M=M, tau=tau, T=T, largest_weight=largest_weight)
     if alpha is None and eta is None and not gamma4:
         return best
     if tau is not None and T is not None:
-        theorem = _delayed(L, n, p_hat, tau, T, gap)
+        theorem = _delayed(L, n if largest_weight is None else 1 / largest_weight, p_hat, tau, T, gap)
     else:
         theorem = _absolute(L, p_hat, gamma4 or 0.0, gap, M)
     c = theorem.constants(*theorem.complete(alpha, eta))
@@ -105,7 +107,9 @@ def choose(
         + (f"; {' and '.join(free)} chosen for the least bound." if free else "."),
         f"alpha must stay below {largest_alpha:.4g}, and eta below {largest_eta:.4g} for alpha = {c.alpha:.4g}; "
         f"the descent is {c.descent:.4g} > 0.",
-        f"E ||G_eta(xbar^k)||^2, averaged over k = 0..K, is at most {bound:.4g} / (K + 1) for a gap of {gap:.4g}. "
+        UNBOUNDED
+        if tau is not None and largest_weight is not None
+        else f"E ||G_eta(xbar^k)||^2, averaged over k = 0..K, is at most {bound:.4g} / (K + 1) for a gap of {gap:.4g}. "
         f"That is {bound / total(best.constants, gap, M):.4g} times the bound of the recommended "
         f"alpha = {best.alpha:.4g}, eta = {best.eta:.4g}.",
     )
@@ -143,13 +147,13 @@ def _absolute(L: float, p_hat: float, gamma4: float, gap: float, M: float) -> _T
     )
 
 
-def _delayed(L: float, n: int, p_hat: float, tau: int, T: int, gap: float) -> _Theorem:
+def _delayed(L: float, n: float, p_hat: float, tau: int, T: int, gap: float) -> _Theorem:
     return _Theorem(
         lambda alpha: asynchronous.eta_max(alpha, L, n, tau),
         lambda alpha, eta: asynchronous.descent(alpha, eta, L, n, tau),
         lambda alpha, eta: asynchronous.constants(L, n, p_hat, alpha, eta, tau=tau, T=T),
         asynchronous.alpha_max(n, tau),
-        f"L = {L:.6g}, n = {n}, tau = {tau}",
+        f"L = {L:.6g}, n = {n:.6g}, tau = {tau}",
         L,
         gap,
     )

@@ -71,10 +71,13 @@ def best_gammas(L: float, p_hat: float, eta: float, theta_hat: float) -> Gammas:
     gamma1 = 2 sqrt(theta_hat), gamma4 = 2 (1 + u) sqrt(theta_hat / (1 + u^2)), and gamma2 balances the two terms of C.
     """
     checks.probability(p_hat)
-    checks.stepsize(eta, eta_max(theta_hat, L), f"for L = {L:.6g}, theta_hat = {theta_hat:.6g}")
+    largest = eta_max(theta_hat, L)
     u, root = L * eta, math.sqrt(theta_hat)
+    gamma4 = 2 * (1 + u) * root / math.sqrt(1 + u**2)
+    d = descent(eta, L, theta_hat, gamma4)
+    checks.stepsize(eta, largest, f"for L = {L:.6g}, theta_hat = {theta_hat:.6g}", d)
     progress = 2 * (1 + u**2) * (1 + 2 * root) ** 2 / p_hat
-    return Gammas(2 * root, math.sqrt(theta_hat / progress), 2 * (1 + u) * root / math.sqrt(1 + u**2))
+    return Gammas(2 * root, math.sqrt(theta_hat / progress), gamma4)
 
 
 @dataclass(frozen=True)
@@ -128,13 +131,10 @@ def constants(L: float, p_hat: float, eta: float, theta_hat: float, gammas: Gamm
     if gammas.exact:
         raise ValueError(f"Relative accuracies need gammas in (0, inf), got {gammas}; use theory.synchronous if exact.")
     checks.probability(p_hat)
-    checks.stepsize(
-        eta,
-        eta_max(theta_hat, L, gammas.gamma4),
-        f"for L = {L:.6g}, theta_hat = {theta_hat:.6g}, gamma4 = {gammas.gamma4:.6g}",
-    )
     u = L * eta
     d = descent(eta, L, theta_hat, gammas.gamma4)
+    where = f"for L = {L:.6g}, theta_hat = {theta_hat:.6g}, gamma4 = {gammas.gamma4:.6g}"
+    checks.stepsize(eta, eta_max(theta_hat, L, gammas.gamma4), where, d)
     steps = 2 * (1 + u**2) * (1 + gammas.gamma1) * (1 + 4 * theta_hat / gammas.gamma1) / p_hat
     errors = theta_hat / gammas.gamma2
     C = 2 * (1 + u) ** 2 * (1 + gammas.gamma2) * (steps + errors) / (eta * d)

@@ -176,11 +176,10 @@ def constants(
     checks.relaxation(alpha)
     if gammas is None:
         gammas = best_gammas(L, p_hat, alpha, eta, gap=gap, M=M)
-    checks.stepsize(
-        eta, eta_max(alpha, L, gammas.gamma4), f"for alpha = {alpha:.6g}, L = {L:.6g}, gamma4 = {gammas.gamma4:.6g}"
-    )
     u = L * eta
     d = descent(alpha, eta, L, gammas.gamma4)
+    where = f"for alpha = {alpha:.6g}, L = {L:.6g}, gamma4 = {gammas.gamma4:.6g}"
+    checks.stepsize(eta, eta_max(alpha, L, gammas.gamma4), where, d)
     beta = p_hat * alpha * d / (2 * eta * (1 + gammas.gamma1) * (1 + u**2))
     C1 = 2 * (1 + u) ** 2 * (1 + gammas.gamma2) / (eta**2 * beta)
     if gammas.exact:
@@ -201,13 +200,13 @@ def best_gammas(L: float, p_hat: float, alpha: float, eta: float, *, gap: float,
     checks.probability(p_hat)
     checks.positive("gap", gap)
     checks.nonnegative("M", M)
-    checks.stepsize(eta, eta_max(alpha, L), f"for alpha = {alpha:.6g}, L = {L:.6g}")
+    u = L * eta
+    d0, q = descent(alpha, eta, L), 4 * alpha * (1 + u**2)
+    checks.stepsize(eta, eta_max(alpha, L), f"for alpha = {alpha:.6g}, L = {L:.6g}", d0)
     if M == 0:
         return Gammas()
     # Any positive gammas are valid; those of this M, against which the gap is everything, keep clear of underflow.
     M = max(M, 1e-24 * gap * eta)
-    u = L * eta
-    d0, q = descent(alpha, eta, L), 4 * alpha * (1 + u**2)
     s, r = gap + 3 * M * (1 + u**2) / eta, 4 * M * (1 + u) ** 2 / (eta * alpha**2)
     gamma4 = d0 * r / (q * r + math.sqrt((q * r) ** 2 + q * r * s * d0))
     d = d0 - q * gamma4

@@ -34,6 +34,7 @@ def recommend_for(
     theta_hat: float | None = None,
     tau: int | None = None,
     T: int | None = None,
+    largest_weight: float | None = None,
 ) -> Recommendation:
     """Return the admissible (alpha, eta) with the smallest bound after any number of rounds.
 
@@ -58,6 +59,8 @@ def recommend_for(
         Relative accuracy instead of M; alpha is then 1.
     tau, T
         Largest delay and window of Algorithm 2, both or neither; its theorem is for an exact prox.
+    largest_weight
+        max_i w_i where weights differ: the step sizes for delays are those for as many clients of this weight.
 
     Examples
     --------
@@ -72,7 +75,7 @@ def recommend_for(
     if tau is not None and T is not None:
         if M or theta_hat:
             raise ValueError(f"Theorem 4.1 is for an exact prox, got M={M}, theta_hat={theta_hat}; leave them out.")
-        return _delayed(L, n, p_hat, tau, T, gap)
+        return _delayed(L, n, p_hat, tau, T, gap, largest_weight)
     if (tau is None) != (T is None):
         raise ValueError(
             f"Delays need both tau and T, got tau={tau}, T={T}; T = 0 when every client may come next at any time."
@@ -126,7 +129,12 @@ def _relative(L: float, p_hat: float, theta_hat: float, gap: float) -> Recommend
     return Recommendation(1.0, c.eta, c.gammas, c, reasons)
 
 
-def _delayed(L: float, n: int, p_hat: float, tau: int, T: int, gap: float) -> Recommendation:
+def _delayed(
+    L: float, clients: int, p_hat: float, tau: int, T: int, gap: float, largest_weight: float | None
+) -> Recommendation:
+    n = clients if largest_weight is None else 1 / largest_weight
+    among = f"n = {n} clients" if largest_weight is None else f"clients with 1 / max_i w_i = n = {n:.4g}"
+
     def at(s: float, t: float) -> AsyncConstants:
         alpha = s * asynchronous.alpha_max(n, tau)
         eta = t * asynchronous.eta_max(alpha, L, n, tau)
@@ -136,15 +144,18 @@ def _delayed(L: float, n: int, p_hat: float, tau: int, T: int, gap: float) -> Re
     free = 2 * tau**2 <= n
     reasons = (
         _strongly_convex(c.eta, L),
-        f"Delays of up to tau = {tau} updates among n = {n} clients "
+        f"Delays of up to tau = {tau} updates among {among} "
         + ("cost no step size, because 2 tau^2 <= n" if free else "shrink the step sizes, because 2 tau^2 > n")
         + f": alpha must stay below {asynchronous.alpha_max(n, tau):.4g}, and eta below "
         f"{asynchronous.eta_max(c.alpha, L, n, tau):.4g} for alpha = {c.alpha:.4g}.",
-        _bound(c.total(gap), gap) + " K counts updates of single clients.",
+        UNBOUNDED if largest_weight is not None else _bound(c.total(gap), gap) + " K counts updates of single clients.",
         f"In each window of {T + 1} updates every client has once a probability of at least {p_hat:.4g} to be active.",
         _worst_case(),
     )
     return Recommendation(c.alpha, c.eta, Gammas(), c, reasons)
+
+
+UNBOUNDED = "The bound of Theorem 4.1 is for equal weights only; with these weights the step sizes are admissible."
 
 
 def _strongly_convex(eta: float, L: float) -> str:
