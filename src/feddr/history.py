@@ -39,7 +39,8 @@ class Row:
     local_steps
         Gradients computed by the local solvers.
     prox_error
-        The largest certified distance to an exact prox since the last row; NaN where the solver certifies none.
+        The largest certified distance to an exact prox since the last row; NaN where the solver certifies none. Where
+        the curvature is an estimate it is a bound for convex losses, and an estimate for others.
     personal_train_loss, personal_train_accuracy, personal_test_accuracy
         The same means with each client's own model on its own samples, over the clients that have taken part. They
         belong to another question than those at xbar and must not be compared with them.

@@ -131,6 +131,7 @@ def _from_config(
 
     from feddr.algorithms import Asynchronous, FedDR
     from feddr.sampling import p_hat
+    from feddr.theory.advice import start_gap
     from feddr.theory.smoothness import smoothness
 
     run = next((run for run in runs if isinstance(run.algorithm, FedDR)), runs[0])
@@ -140,19 +141,17 @@ def _from_config(
     if L is None:
         known = smoothness(problem)
         L, exact = known.L, known.exact
-        notes.append(
-            f"L = {L:.4g} is exact."
-            if exact
-            else f"L = {L:.4g} is an estimate at the start of the model: where L is larger, nothing is guaranteed."
-        )
+        notes.append(f"{known.words(L)}.")
     if gap is None:
-        gap = problem.F(problem.init)
-        notes.append(f"gap = F(x^0) - 0 = {gap:.4g}, because no loss and no g is below 0; --gap takes a better one.")
-        if not 0 < gap < math.inf:
+        gap, about_gap = start_gap(problem)
+        if gap == 0:
             raise ValueError(f"gap must lie in (0, inf), {path} has F(x^0) = {gap}; give --gap.")
+        notes.append(f"gap = F(x^0) - 0 = {gap:.4g}, because no loss and no g is below 0; --gap takes a better one.")
+        notes.extend(about_gap)
     if isinstance(run.algorithm, FedDR) and not isinstance(run.algorithm, Asynchronous):
         per_client = [L] * clients if known is None else known.per_client.tolist()
-        notes.append(f"{path}: {run.label} has {_verdict(run.algorithm, per_client, problem.client_weights)}.")
+        by = ", by this estimate" if exact is False else ""
+        notes.append(f"{path}: {run.label} has {_verdict(run.algorithm, per_client, problem.client_weights)}{by}.")
     if not run.local.certified:
         solver = type(run.local).__name__
         notes.append(f"The theory needs an exact prox or a bound M on its errors, and {solver} certifies neither.")

@@ -1,5 +1,6 @@
 """Smoothness: exact where the loss is known, an estimate within 5 % elsewhere."""
 
+import dataclasses
 from typing import Any
 
 import jax.numpy as jnp
@@ -9,7 +10,7 @@ from tests.conftest import make_classes, make_regression
 from tests.nonconvex import make
 
 import feddr
-from feddr.theory import recommend, smoothness
+from feddr.theory import asynchronous, recommend, recommend_for, smoothness
 
 
 def hessian_eigenvalues(x: Any, scale: float = 1.0) -> Any:
@@ -106,3 +107,74 @@ def test_softplus_curvature_by_hand() -> None:
     problem = feddr.Problem(lambda params, batch: jnp.logaddexp(0.0, batch["a"] * params), data, np.zeros(()))
     assert pytest.approx(9 / 4, rel=1e-12) == smoothness(problem).L
     assert pytest.approx(9 / 4, rel=1e-12) == smoothness(problem, [np.asarray(2.0)]).L
+
+
+def test_a_loss_that_is_flat_at_the_start_is_looked_at_further_on() -> None:
+    """Every residual is beyond the width of Huber's loss at the start, whose Hessian is zero there."""
+    data = make_regression((20, 20), 3, seed=0)
+    shifted: Any = [{"x": c["x"], "y": np.asarray(c["y"], np.float64) + 50.0} for c in map(data.train.client, range(2))]
+
+    def huber(params: Any, batch: Any) -> Any:
+        r = jnp.abs(batch["x"] @ params["w"] + params["b"] - batch["y"])
+        return jnp.where(r <= 10, 0.5 * r**2, 10 * (r - 5))
+
+    init = {"w": np.zeros(3), "b": np.zeros(())}
+    problem = feddr.Problem(huber, feddr.FederatedData.from_clients(shifted), init)
+    truth = [hessian_eigenvalues(np.column_stack([c["x"], np.ones(20)]))[-1] for c in shifted]
+    assert smoothness(problem).uppers == pytest.approx(truth, rel=1e-6)
+    best = recommend(problem)
+    assert best.eta < 1 / max(truth)
+    assert "estimate" in best.reasons[0]
+    assert "nothing is guaranteed" in best.reasons[0]
+
+
+def test_points_of_an_earlier_run_count() -> None:
+    problem = make(0, known=False)
+    assert recommend(problem, points=[np.zeros(4)]).eta <= recommend(problem).eta
+
+
+def test_delays_among_uneven_clients_are_those_of_the_largest_weight() -> None:
+    """With max_i w_i = 0.91 delays of 2 updates cost almost all of the step size, which n = 10 would not show."""
+    problem = make(0, sizes=(5,) * 10)
+    uneven = dataclasses.replace(problem, weights=[91.0, *[1.0] * 9])
+    choices: list[dict[str, Any]] = [{}, {"alpha": 0.1}, {"eta": 1e-3}]
+    for given in choices:
+        best = recommend(uneven, tau=2, T=9, **given)
+        assert asynchronous.descent(best.alpha, best.eta, smoothness(uneven).L, 1 / 0.91, 2) > 0
+        assert any("equal weights only" in reason for reason in best.reasons)
+        assert not any("is at most" in reason for reason in best.reasons)
+    assert "shrink the step sizes" in " ".join(recommend(uneven, tau=2, T=9).reasons)
+    even = recommend(problem, tau=2, T=9)
+    assert (
+        even.constants
+        == recommend_for(smoothness(problem).L, 10, 1.0, gap=problem.F(problem.init), tau=2, T=9).constants
+    )
+
+
+def test_a_start_outside_the_set_has_the_gap_of_its_prox() -> None:
+    problem = dataclasses.replace(make(0), g=feddr.prox.NonNegative(), init=np.full(4, -0.3))
+    inside = dataclasses.replace(problem, init=np.zeros(4))
+    found, same = recommend(problem), recommend(inside)
+    assert (found.alpha, found.eta) == pytest.approx((same.alpha, same.eta))
+    assert any("g is infinite at x^0" in reason for reason in found.reasons)
+
+
+def test_a_start_of_whole_numbers_has_its_own_gap() -> None:
+    problem = make(0)
+    whole = dataclasses.replace(problem, init=np.array([1, 0, -1, 2]))
+    real = dataclasses.replace(problem, init=np.array([1.0, 0.0, -1.0, 2.0]))
+    assert recommend(whole).reasons == recommend(real).reasons
+
+
+def test_a_lower_bound_above_the_start_is_refused() -> None:
+    with pytest.raises(ValueError, match="F_star must be a lower bound of F, got 100"):
+        recommend(make(0), F_star=100.0)
+
+
+def test_a_start_below_zero_has_no_lower_bound_by_itself() -> None:
+    data = feddr.FederatedData.from_clients([{"a": np.ones(2)}])
+    problem = feddr.Problem(lambda x, batch: batch["a"] * (jnp.exp(x) - 3 * x), data, np.ones(()))
+    assert any("no lower bound of F is known" in reason for reason in recommend(problem).reasons)
+    assert any("a gap of 9.718" in reason for reason in recommend(problem, F_star=-10.0).reasons)
+    with pytest.raises(ValueError, match="F must be finite at the start, got inf"):
+        recommend(dataclasses.replace(problem, init=np.asarray(1e3)))

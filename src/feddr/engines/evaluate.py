@@ -78,6 +78,11 @@ class Evaluator:
             "sparsity": zeros / tree.size(x),
         }
 
+    def value_and_gradient(self, x: Tree) -> tuple[float, Tree]:
+        """Return f(x) and its gradient in float64."""
+        sums, gradient = self._all(tree.cast(x, self.dtype))
+        return float(sums.weighted), gradient
+
     def _all(self, x: Tree) -> tuple[Sums, Tree]:
         """Return the sums over all training samples and the gradient of f, added up in float64 in a fixed order."""
         n = self.problem.data.train.num_samples

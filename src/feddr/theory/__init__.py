@@ -21,7 +21,8 @@ x_i^0 = prox_{eta f_i}(y_i^0). The bound is then in gap = V^0 - F*. The starts:
 - lazy: x_i^0 = y_i^0 = x^0. V^0 = F(x^0), but with the errors eps_{i,0} = ||x^0 - prox_{eta f_i}(x^0)||. So the
   inexact constants apply even if every later prox is exact (`synchronous.error_budget`), and the theorems of `relative`
   and `asynchronous` do not. And xbar^0 = prox_{eta g}(xtilde^0) only where x^0 minimises g (0 for a norm, any point of
-  the set for a constraint); elsewhere the term k = 0 of the sum is not covered and must be left out.
+  the set for a constraint); elsewhere the term k = 0 of the sum is not covered and must be left out. Where g is
+  infinite at x^0 so is V^0: the theorem then holds from the first round on in which xbar is a prox, given that round.
 
 With neither full nor lazy is Corollary 3.1 true for F(x^0) - F*: started at a minimiser of F, where that gap is 0, both
 leave it when one of two different clients is sampled.

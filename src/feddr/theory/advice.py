@@ -1,6 +1,7 @@
 """Step sizes for a problem: what the theory recommends once the smoothness is known."""
 
 import dataclasses
+import math
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -23,12 +24,13 @@ def recommend(
     *,
     alpha: float | None = None,
     eta: float | Sequence[float] | None = None,
-    F_star: float = 0.0,
+    F_star: float | None = None,
     exact: bool = False,
     M: float | None = None,
     theta_hat: float | None = None,
     tau: int | None = None,
     T: int | None = None,
+    points: Sequence[Any] = (),
 ) -> Recommendation:
     """Return the (alpha, eta) with the best guarantee for a problem and a sampling scheme, with the reasons.
 
@@ -40,9 +42,13 @@ def recommend(
         One of them, where it is given and the other is wanted. A list has a step size for each client; the eta that is
         returned is then the server's, and L the one of ``feddr.algorithms.stepsizes``.
     F_star
-        A lower bound of F: 0 where losses and g are not negative.
+        A lower bound of F. None takes 0, right where losses and g are not negative; where F(x^0) is below that, no
+        bound is known, and the gap is taken to be 1.
     exact, M, theta_hat, tau, T
-        As in ``tuning.recommend_for``.
+        As in ``tuning.recommend_for``. For delays and weights that differ, the constants are those of 1 / max_i w_i
+        equal clients.
+    points
+        Where else to look at the curvature of a loss that has no known bounds, such as the end of an earlier run.
 
     Examples
     --------
@@ -57,31 +63,62 @@ def recommend(
 
     n = problem.data.num_clients
     p = p_hat(Full() if sampling is None else sampling, n)
-    found = smoothness(problem)
-    L = found.L
+    gap, about_gap = start_gap(problem, F_star)
+    found = smoothness(problem, points)
+    L, weights = found.L, problem.client_weights
     if isinstance(eta, Sequence):
         etas = np.array(eta)
-        eta = 1.0 / float(np.sum(problem.client_weights / etas))
+        eta = 1.0 / float(np.sum(weights / etas))
+        weights = eta * weights / etas
         L = float(np.max(etas * found.per_client)) / eta
-    gap = max(_objective(problem) - F_star, 1e-12)
+    gap, largest = max(gap, 1e-12), float(weights.max())
+    delays: dict[str, Any] = {"tau": tau, "T": T, "largest_weight": None if largest * n < 1 + 1e-9 else largest}
     if alpha is None and eta is None:
-        best = recommend_for(L, n, p, exact=exact, gap=gap, M=M, theta_hat=theta_hat, tau=tau, T=T)
+        best = recommend_for(L, n, p, exact=exact, gap=gap, M=M, theta_hat=theta_hat, **delays)
     else:
         budget = 0.0 if exact or tau is not None else gap / L if M is None else M
-        best = choose(L, n, p, alpha=alpha, eta=eta, gap=gap, M=budget, tau=tau, T=T)
-    how = "is known for this loss" if found.exact else "is an estimate at the start, by Lanczos iteration"
-    return dataclasses.replace(best, reasons=(f"The smoothness L = {L:.4g} {how}.", *best.reasons))
+        best = choose(L, n, p, alpha=alpha, eta=eta, gap=gap, M=budget, **delays)
+    return dataclasses.replace(best, reasons=(f"{found.words(L)}.", *about_gap, *best.reasons))
 
 
-def _objective(problem: "Problem") -> float:
-    """Return F at the start over all clients, as L is, also where metrics are those of a panel."""
+def start_gap(problem: "Problem", F_star: float | None = None) -> tuple[float, tuple[str, ...]]:
+    """Return F(x^0) - F_star, and what there is to say about it; ``recommend`` says what None stands for.
+
+    Where g is infinite at x^0, which then lies outside of a set, F is taken where the server's first prox leads to.
+
+    Raises
+    ------
+    ValueError
+        Where F_star is not a lower bound of F, or f is not finite at x^0.
+    """
+    from feddr import tree
+    from feddr.engines.rounds import server_prox
+
+    x = problem.init
+    words: tuple[str, ...] = ()
+    start = _objective(problem, x)
+    if start == math.inf and math.isfinite(problem.f(x)):
+        start = _objective(problem, server_prox(problem.regulariser)(tree.cast(x, np.float64), 1.0))
+        words = ("g is infinite at x^0: the gap is that of prox_g(x^0), to which the server brings xbar.",)
+    if not math.isfinite(start):
+        raise ValueError(f"F must be finite at the start, got {start}; give another init.")
+    if F_star is None and start < 0:
+        return 1.0, (*words, "F(x^0) is below 0, and no lower bound of F is known: the gap is taken to be 1.")
+    F_star = F_star or 0.0
+    if start < F_star:
+        raise ValueError(f"F_star must be a lower bound of F, got {F_star} above F(x^0) = {start:.6g}; give one.")
+    return start - F_star, words
+
+
+def _objective(problem: "Problem", x: Any) -> float:
+    """Return F(x) over all clients, as L is, also where metrics are those of a panel."""
     if problem.data.on_demand is None:
-        return problem.F(problem.init)
+        return problem.F(x)
     from feddr import precision, tree
 
-    x0 = tree.cast(problem.init, np.float64)
+    x = tree.cast(x, np.float64)
     with precision.scope(np.float64):
-        return problem.value_and_gradient(x0)[0] + float(problem.regulariser.value(x0))
+        return problem.value_and_gradient(x)[0] + float(problem.regulariser.value(x))
 
 
 class Resolved(NamedTuple):

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
+    from feddr.engines.evaluate import Evaluator
     from feddr.problem import Problem
 
 
@@ -42,6 +43,15 @@ class Smoothness:
         """The least eigenvalue of any client."""
         return float(self.lowers.min())
 
+    def words(self, L: float) -> str:
+        """Say where L comes from: this one, or one that was made of it."""
+        if self.exact:
+            return f"The smoothness L = {L:.4g} is known for this loss"
+        return (
+            f"The smoothness L = {L:.4g} is an estimate, at the start and after a short descent, by Lanczos iteration: "
+            "where the loss is more curved, nothing is guaranteed"
+        )
+
     def __str__(self) -> str:
         return f"L = {self.L:.4g}" if self.exact else f"L = {self.L:.4g} (estimate)"
 
@@ -52,13 +62,13 @@ def smoothness(
     """Return bounds on the curvature of every client.
 
     Where the problem knows them (``Problem.curvature``; least squares and logistic regression with linear models do)
-    they are exact. Else they are estimated by the Lanczos method on Hessian-vector products at the start and the given
-    points, and at random points around them.
+    they are exact. Else they are estimates, and no bounds: by the Lanczos method on Hessian-vector products at the
+    start, after a short descent from it, at the given points, and at random points around all of them.
 
     Parameters
     ----------
     points
-        Where to look besides the start, such as the end of a run.
+        Where else to look, such as the end of a run.
     radius
         Random points are drawn with this standard deviation in each entry around each point; 0 for none.
     draws
@@ -84,11 +94,49 @@ def smoothness(
     if radius < 0 or draws < 1:
         raise ValueError(f"radius must be at least 0 and draws at least 1, got {radius} and {draws}.")
     rng = np.random.default_rng(seed)
-    places = [tree.cast(x, np.float64) for x in (problem.init, *points)]
-    if radius:
-        around = [tree.map(lambda a: a + radius * rng.normal(size=a.shape), x) for x in places for _ in range(draws)]
-        places = places + around
-    samples = Evaluator(problem, np.float64).samples if problem.data.on_demand is None else None
+    evaluator = Evaluator(problem, np.float64)
+    samples = evaluator.samples if problem.data.on_demand is None else None
     clients = CompiledClients(problem, samples, SGD(lr=1.0), np.float64, False)
-    found = np.array([[clients.curvature_at(i, x) for x in places] for i in range(n)])
+    x0 = tree.cast(problem.init, np.float64)
+    at_start = [clients.curvature_at(i, x0) for i in range(n)]
+    places = [_descended(problem, evaluator, max(one.upper for one in at_start)), *points]
+    if radius:
+        around = (x0, *places)
+        places += [tree.map(lambda a: a + radius * rng.normal(size=a.shape), x) for x in around for _ in range(draws)]
+    found = np.array([[at_start[i], *(clients.curvature_at(i, x) for x in places)] for i in range(n)])
     return Smoothness(found[:, :, 0].min(axis=1), found[:, :, 1].max(axis=1), exact=False)
+
+
+DESCENT = 30
+"""Proximal gradient steps, at most, after which the curvature is looked at again."""
+
+
+def _descended(problem: "Problem", evaluator: "Evaluator", L: float) -> Any:
+    """Return where proximal gradient steps on F lead to from x^0, each as long as 1/L allows: L doubles where it must.
+
+    The start may be flat where the way is not: the losses of outliers are, and all samples are outliers at first.
+    """
+    from feddr import tree
+    from feddr.engines.rounds import server_prox
+
+    prox = server_prox(problem.regulariser)
+    x = tree.cast(problem.init, np.float64)
+    f, gradient = evaluator.value_and_gradient(x)
+    if not np.isfinite(f):
+        return x
+    L = max(L, 1e-3 * tree.norm(gradient) / (1 + tree.norm(x)), 1e-12)
+    for _ in range(DESCENT):
+        for _ in range(100):
+            new = prox(tree.axpy(-1 / L, gradient, x), 1 / L)
+            step = tree.sub(new, x)
+            slope = sum(float(np.vdot(a, b)) for a, b in zip(tree.leaves(gradient), tree.leaves(step), strict=True))
+            there, next_gradient = evaluator.value_and_gradient(new)
+            if there <= f + slope + L / 2 * tree.norm(step) ** 2 + 1e-12 * abs(f):
+                break
+            L *= 2
+        else:
+            return x
+        x, f, gradient = new, there, next_gradient
+        if tree.norm(step) <= 1e-6 * (1 + tree.norm(x)):
+            break
+    return x
