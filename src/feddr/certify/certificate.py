@@ -141,8 +141,9 @@ def certificate(result: "Result", *, F_star: float = 0.0) -> Certificate:
     bookkeeping = max(m.bookkeeping for m in rounds)
     lowest = min(m.F for m in rounds)
     limit = synchronous.alpha_max()
-    asked, missing = (int(sum(column)) for column in zip(*((m.asked, m.missing) for m in rounds[1:]), strict=True))
-    absent = int(rounds[0].missing)
+    start_up, *later = watch.rounds
+    asked, missing = (int(sum(column)) for column in zip(*((m.asked, m.missing) for m in later), strict=True))
+    absent = int(start_up.missing)
     hypotheses = [
         Hypothesis(
             "smoothness L",

@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
-    from feddr.engines.evaluate import Evaluator
     from feddr.problem import Problem
 
 
@@ -94,12 +93,11 @@ def smoothness(
     if radius < 0 or draws < 1:
         raise ValueError(f"radius must be at least 0 and draws at least 1, got {radius} and {draws}.")
     rng = np.random.default_rng(seed)
-    evaluator = Evaluator(problem, np.float64)
-    samples = evaluator.samples if problem.data.on_demand is None else None
+    samples = Evaluator(problem, np.float64).samples if problem.data.on_demand is None else None
     clients = CompiledClients(problem, samples, SGD(lr=1.0), np.float64, False)
     x0 = tree.cast(problem.init, np.float64)
     at_start = [clients.curvature_at(i, x0) for i in range(n)]
-    places = [_descended(problem, evaluator, max(one.upper for one in at_start)), *points]
+    places = [_descended(problem, max(one.upper for one in at_start)), *points]
     if radius:
         around = (x0, *places)
         places += [tree.map(lambda a: a + radius * rng.normal(size=a.shape), x) for x in around for _ in range(draws)]
@@ -111,7 +109,7 @@ DESCENT = 30
 """Proximal gradient steps, at most, after which the curvature is looked at again."""
 
 
-def _descended(problem: "Problem", evaluator: "Evaluator", L: float) -> Any:
+def _descended(problem: "Problem", L: float) -> Any:
     """Return where proximal gradient steps on F lead to from x^0, each as long as 1/L allows: L doubles where it must.
 
     The start may be flat where the way is not: the losses of outliers are, and all samples are outliers at first.
@@ -121,7 +119,7 @@ def _descended(problem: "Problem", evaluator: "Evaluator", L: float) -> Any:
 
     prox = server_prox(problem.regulariser)
     x = tree.cast(problem.init, np.float64)
-    f, gradient = evaluator.value_and_gradient(x)
+    f, gradient = problem.value_and_gradient(x)
     if not np.isfinite(f):
         return x
     L = max(L, 1e-3 * tree.norm(gradient) / (1 + tree.norm(x)), 1e-12)
@@ -130,7 +128,7 @@ def _descended(problem: "Problem", evaluator: "Evaluator", L: float) -> Any:
             new = prox(tree.axpy(-1 / L, gradient, x), 1 / L)
             step = tree.sub(new, x)
             slope = sum(float(np.vdot(a, b)) for a, b in zip(tree.leaves(gradient), tree.leaves(step), strict=True))
-            there, next_gradient = evaluator.value_and_gradient(new)
+            there, next_gradient = problem.value_and_gradient(new)
             if there <= f + slope + L / 2 * tree.norm(step) ** 2 + 1e-12 * abs(f):
                 break
             L *= 2
