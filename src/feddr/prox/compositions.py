@@ -5,12 +5,13 @@ There is no sum: the prox of a sum does not follow from the two proxes. ElasticN
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 from feddr import tree
-from feddr.prox.regulariser import Regulariser, Scalar, brief, check, per_leaf
+from feddr.prox.regulariser import Regulariser, Scalar, brief, check, per_leaf, real, wide
 from feddr.tree import Tree
 
 
@@ -59,16 +60,18 @@ class Translated:
         """Return shift + prox_g(x - shift)."""
         difference = self._difference(x)
 
-        def back(leaf: jax.Array, shift: Scalar, d: jax.Array, u: jax.Array) -> jax.Array:
+        def back(leaf: jax.Array, shift: Any, d: jax.Array, u: jax.Array) -> jax.Array:
             # What g leaves alone stays exactly as it was, without the rounding of going there and back.
-            return jnp.where(u == d, leaf, (shift + u).astype(u.dtype))
+            # An infinity shows that the difference is larger than the largest float.
+            return jnp.where((u == d) & jnp.isfinite(d), leaf, wide(u) + shift).astype(u.dtype)
 
-        return tree.map(back, x, per_leaf("shift", self.shift, x), difference, self.g.prox(difference, eta))
+        return tree.map(
+            back, tree.map(real, x), per_leaf("shift", self.shift, x), difference, self.g.prox(difference, eta)
+        )
 
     def _difference(self, x: Tree) -> Tree:
-        return tree.map(
-            lambda leaf, shift: jnp.asarray(leaf - shift, jnp.asarray(leaf).dtype), x, per_leaf("shift", self.shift, x)
-        )
+        shift = per_leaf("shift", self.shift, x)
+        return tree.map(lambda leaf, shift: (wide(leaf) - shift).astype(real(leaf).dtype), x, shift)
 
     __repr__ = brief
 
@@ -108,11 +111,11 @@ class Parts:
         """Return the sum of the values of the parts."""
         leaves, structure = jax.tree.flatten(x)
         values = [g.value(jax.tree.unflatten(structure, part)) for g, part in self._split(x, leaves)]
-        return jnp.sum(jnp.stack(values))
+        return jnp.asarray(sum(values))
 
     def prox(self, x: Tree, eta: Scalar) -> Tree:
         """Return the proxes of the parts, side by side."""
-        leaves, structure = jax.tree.flatten(tree.map(jnp.asarray, x))
+        leaves, structure = jax.tree.flatten(tree.map(real, x))
         result = list(leaves)
         for g, part in self._split(x, leaves):
             new = iter(tree.leaves(g.prox(jax.tree.unflatten(structure, part), eta)))

@@ -5,45 +5,98 @@ A projection is rounded, so ``value`` counts a point as inside when it violates 
 NonNegative) or the radius (the others). A point with a NaN is outside.
 """
 
+from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from optax import projections
 
 from feddr import tree
-from feddr.prox.regulariser import Mask, Scalar, brief, check, map_included, per_leaf, vector
+from feddr.prox.regulariser import (
+    Mask,
+    Scalar,
+    brief,
+    check,
+    each_included,
+    map_included,
+    max_included,
+    per_leaf,
+    power,
+    real,
+    scaled_norm,
+    sum_included,
+)
 from feddr.tree import Tree
 
 
-def indicator(violation: jax.Array, scale: Scalar, x: Tree) -> jax.Array:
+def indicator(violation: jax.Array, scale: Any, x: Tree) -> jax.Array:
     """Return 0 if the violation is no more than rounding at this scale, and inf otherwise."""
-    dtypes = {jnp.asarray(leaf).dtype for leaf in tree.leaves(x)}
+    dtypes = {real(leaf).dtype for leaf in tree.leaves(x)} or {jnp.result_type(float)}
     eps = max(float(jnp.finfo(dtype).eps) for dtype in dtypes)  # type: ignore[no-untyped-call]
-    return jnp.where(violation <= 100 * eps * scale, 0.0, jnp.inf).astype(jnp.result_type(*dtypes))
+    inside = (violation <= 100 * eps * scale) & (violation < jnp.inf)
+    return jnp.where(inside, 0.0, jnp.inf).astype(jnp.result_type(*dtypes))
 
 
-def project_simplex(v: jax.Array, radius: Scalar) -> jax.Array:
-    """Return the projection of a vector onto {u >= 0, sum u = radius} (Duchi et al. 2008)."""
-    # A common shift does not change the projection; this one saves the digits of entries far above the radius.
-    return jnp.asarray(projections.projection_simplex(v - jnp.max(v), radius), v.dtype)
+Entries = Callable[[jax.Array], jax.Array]
+"""From the entries of a leaf to what becomes of them."""
 
 
-def project_l1_ball(v: jax.Array, radius: Scalar) -> jax.Array:
-    """Return the projection of a vector onto {||u||_1 <= radius} (Duchi et al. 2008)."""
-    # Not optax's projection_l1_ball: its two branches differ in type for a float32 vector when float64 is enabled.
-    return jax.lax.cond(jnp.sum(jnp.abs(v)) <= radius, _same, _project_l1_sphere, v, jnp.asarray(radius))
+def project_simplex(mask: Mask, x: Tree, radius: Scalar, size: Entries = jnp.positive, needed: Any = True) -> Entries:
+    """Return the projection of the entries size(x_j) onto {u >= 0, sum u = radius} (Duchi et al. 2008).
+
+    Parameters
+    ----------
+    needed
+        False where the result will not be used, to save its time.
+    """
+    top = jax.lax.stop_gradient(max_included(size, mask, x, initial=-jnp.inf))
+    radius = jnp.asarray(radius, top.dtype)
+    scale = power(radius)
+    reach = radius * scale
+
+    def unit(leaf: jax.Array) -> jax.Array:
+        """Return an entry from -1 to 0, in units of the radius: those farther below the largest become zero anyway."""
+        return jnp.maximum((size(leaf) - top) * scale, -reach) / jnp.where(reach > 0, reach, 1)
+
+    units = [jnp.where(keep, new, -1) for new, keep in each_included(unit, mask, x)]
+    t = _threshold(jax.lax.stop_gradient(units), needed)
+    count, excess = _above(t, units)
+    # Not added to t: next to a large t it would be rounded, and the sum of many entries would be wrong.
+    rest = (excess - 1) / count
+    return lambda leaf: radius * jnp.maximum(unit(leaf) - t - rest, 0)
 
 
-# Functions of the module, not of the call, so that a call outside jit finds the branches compiled.
-def _same(v: jax.Array, _radius: jax.Array) -> jax.Array:
-    return v
+def _above(t: jax.Array, units: list[jax.Array]) -> tuple[Any, Any]:
+    """Return how many entries are above t, and by how much all of them together."""
+    return sum(jnp.sum(u > t) for u in units), sum(jnp.sum(jnp.maximum(u - t, 0)) for u in units)
 
 
-def _project_l1_sphere(v: jax.Array, radius: jax.Array) -> jax.Array:
-    return jnp.sign(v) * project_simplex(jnp.abs(v), radius)
+@jax.jit  # a loop that is not compiled anew for every call outside of jit
+def _threshold(units: list[jax.Array], needed: Any) -> jax.Array:
+    """Return t with sum (u_j - t)_+ = 1, for entries from -1 to 0, by Newton's method from t = -1.
+
+    The sum is convex and piecewise linear in t. Each step leaves fewer entries above t; thirty or so are the most.
+    """
+
+    def step(carry: tuple[Any, Any, Any]) -> tuple[Any, Any, Any]:
+        t, before, _ = carry
+        count, excess = _above(t, units)
+        return t + (excess - 1) / count, count, count < before
+
+    first = -jnp.ones((), jnp.result_type(float, *units)), jnp.asarray(np.iinfo(np.int32).max), jnp.asarray(needed)
+    return jax.lax.while_loop(lambda carry: carry[2], step, first)[0]
+
+
+def project_l1_ball(mask: Mask, x: Tree, radius: Scalar) -> Entries:
+    """Return the projection of the entries of x onto {||u||_1 <= radius} (Duchi et al. 2008)."""
+    norm = sum_included(jnp.abs, mask, x)
+    with np.errstate(over="ignore"):  # every point is inside a ball whose radius is beyond the largest float
+        radius = jnp.asarray(radius, norm.dtype)
+    inside = norm <= radius
+    shortened = project_simplex(mask, x, radius, jnp.abs, ~inside)
+    return lambda leaf: jnp.where(inside, leaf, jnp.sign(leaf) * shortened(leaf))
 
 
 @dataclass(frozen=True)
@@ -79,12 +132,12 @@ class Box:
 
     def value(self, x: Tree) -> jax.Array:
         """Return 0 if lower <= x <= upper, and inf otherwise."""
-        v, _ = vector(self.mask, x)
-        lower, upper = (
-            vector(self.mask, tree.map(lambda leaf, b: jnp.broadcast_to(b, jnp.shape(leaf)), x, bounds))[0]
-            for bounds in self._bounds(x)
-        )
-        return indicator(jnp.max(jnp.maximum(lower - v, v - upper)), jnp.max(jnp.abs(v)), x)
+
+        def outside(leaf: jax.Array, lower: Any, upper: Any) -> jax.Array:
+            return jnp.maximum(lower - leaf, leaf - upper)
+
+        violation = max_included(outside, self.mask, x, *self._bounds(x), initial=-jnp.inf)
+        return indicator(violation, max_included(jnp.abs, self.mask, x), x)
 
     def prox(self, x: Tree, eta: Scalar) -> Tree:  # noqa: ARG002
         """Return x cut to the bounds."""
@@ -105,12 +158,11 @@ class NonNegative:
 
     def value(self, x: Tree) -> jax.Array:
         """Return 0 if x >= 0, and inf otherwise."""
-        v, _ = vector(self.mask, x)
-        return indicator(jnp.max(-v), jnp.max(jnp.abs(v)), x)
+        return indicator(max_included(jnp.negative, self.mask, x), max_included(jnp.abs, self.mask, x), x)
 
     def prox(self, x: Tree, eta: Scalar) -> Tree:  # noqa: ARG002
         """Return x with its negative entries set to zero."""
-        return map_included(projections.projection_non_negative, self.mask, x)
+        return map_included(lambda leaf: jnp.maximum(leaf, 0), self.mask, x)
 
     __repr__ = brief
 
@@ -131,13 +183,16 @@ class Simplex:
 
     def value(self, x: Tree) -> jax.Array:
         """Return 0 if x >= 0 and sum x = radius, and inf otherwise."""
-        v, _ = vector(self.mask, x)
-        return indicator(jnp.maximum(jnp.abs(jnp.sum(v) - self.radius), jnp.max(-v)), self.radius, x)
+        # A quarter of everything: the sum of numbers near the largest float must not overflow.
+        excess = sum_included(lambda leaf: 0.25 * leaf, self.mask, x) - 0.25 * self.radius
+        below = 0.25 * max_included(jnp.negative, self.mask, x)
+        return indicator(jnp.maximum(jnp.abs(excess), below), 0.25 * self.radius, x)
 
     def prox(self, x: Tree, eta: Scalar) -> Tree:  # noqa: ARG002
         """Return the projection of x onto the simplex."""
-        v, put = vector(self.mask, x)
-        return put(project_simplex(v, self.radius))
+        if not tree.size(x):
+            raise ValueError(f"{self} needs one or more parameters, got none; an empty sum is not {self.radius}.")
+        return map_included(project_simplex(self.mask, x, self.radius), self.mask, x)
 
     __repr__ = brief
 
@@ -158,13 +213,12 @@ class L1Ball:
 
     def value(self, x: Tree) -> jax.Array:
         """Return 0 if ||x||_1 <= radius, and inf otherwise."""
-        v, _ = vector(self.mask, x)
-        return indicator(jnp.sum(jnp.abs(v)) - self.radius, self.radius, x)
+        excess = sum_included(lambda leaf: 0.25 * jnp.abs(leaf), self.mask, x) - 0.25 * self.radius
+        return indicator(excess, 0.25 * self.radius, x)
 
     def prox(self, x: Tree, eta: Scalar) -> Tree:  # noqa: ARG002
         """Return the projection of x onto the ball."""
-        v, put = vector(self.mask, x)
-        return put(project_l1_ball(v, self.radius))
+        return map_included(project_l1_ball(self.mask, x, self.radius), self.mask, x)
 
     __repr__ = brief
 
@@ -182,13 +236,15 @@ class L2Ball:
 
     def value(self, x: Tree) -> jax.Array:
         """Return 0 if ||x||_2 <= radius, and inf otherwise."""
-        v, _ = vector(self.mask, x)
-        return indicator(jnp.linalg.norm(v) - self.radius, self.radius, x)
+        norm, scale = scaled_norm(self.mask, x)
+        radius = self.radius * scale
+        return indicator(norm - radius, radius, x)
 
     def prox(self, x: Tree, eta: Scalar) -> Tree:  # noqa: ARG002
         """Return the projection of x onto the ball."""
-        v, put = vector(self.mask, x)
-        # Not optax's projection_l2_ball: in float32 it moves many a point inside the ball by its last digit.
-        return put(v * (self.radius / jnp.maximum(jnp.linalg.norm(v), self.radius)))
+        norm, scale = scaled_norm(self.mask, x)
+        # A point inside stays as it is, to the last digit.
+        inside, factor = norm <= self.radius * scale, self.radius / norm
+        return map_included(lambda leaf: jnp.where(inside, leaf, leaf * scale * factor), self.mask, x)
 
     __repr__ = brief

@@ -1,6 +1,7 @@
 """Structured sparsity: groups of parameters that vanish together, and matrices of low rank."""
 
-from collections.abc import Sequence
+import operator
+from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, Literal
 
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 
 from feddr import tree
 from feddr.prox.norms import shrink, soft_threshold
-from feddr.prox.regulariser import Mask, Scalar, brief, check, included, map_included, vector
+from feddr.prox.regulariser import Mask, Scalar, brief, check, eta_times, included, map_included, power, real, wide
 from feddr.tree import Tree
 
 
@@ -52,7 +53,12 @@ class GroupL2:
             if self.groups not in ("rows", "columns"):
                 raise ValueError(f"GroupL2 needs groups 'rows', 'columns' or lists of indices, got {self.groups!r}.")
             return
-        groups = tuple(tuple(int(i) for i in group) for group in self.groups)
+        try:
+            groups = tuple(tuple(operator.index(i) for i in group) for group in self.groups)
+        except TypeError:
+            raise ValueError(
+                f"GroupL2 needs groups 'rows', 'columns' or lists of whole numbers, got {self.groups!r}."
+            ) from None
         if not groups or not all(groups):
             raise ValueError(
                 f"GroupL2 needs one or more groups, none of them empty, got {groups}; leave empty ones out."
@@ -70,37 +76,42 @@ class GroupL2:
     def value(self, x: Tree) -> jax.Array:
         """Return strength times the weighted sum of the norms of the groups."""
         if isinstance(self.groups, str):
-            mask = _matrices(self, x)
-            pairs = zip(map(jnp.asarray, tree.leaves(x)), tree.leaves(mask), strict=True)
+            pairs = zip(map(wide, tree.leaves(x)), tree.leaves(_matrices(self, x)), strict=True)
             norms = [self._line_norms(leaf, keep) for leaf, keep in pairs if keep.any()]
         else:
-            norms = [self._group_norms(vector(None, x)[0], *self._members(x))]
-        return jnp.asarray(self.strength * sum(jnp.sum(weights * norm) for norm, weights in norms))
+            norms = [self._group_norms(_vector(x)[0], *self._members(x))]
+        return jnp.asarray(sum(jnp.sum(self.strength * weights * norm / scale) for norm, scale, weights in norms))
 
     def prox(self, x: Tree, eta: Scalar) -> Tree:
         """Return x with the norm of each group reduced by eta strength w_G."""
-        threshold = eta * self.strength
+        threshold = eta_times(self, eta, self.strength)
 
         def shorten(leaf: jax.Array, keep: NDArray[np.bool_]) -> jax.Array:
-            norm, weights = self._line_norms(leaf, keep)
-            return leaf * shrink(norm, threshold * weights)
+            norm, scale, weights = self._line_norms(leaf, keep)
+            return leaf * shrink(norm, threshold * (weights * scale))
 
         if isinstance(self.groups, str):
             mask = _matrices(self, x)
             return map_included(shorten, mask, x, mask)
-        v, put = vector(None, x)
+        v, put = _vector(x)
         at, group = self._members(x)
-        norm, weights = self._group_norms(v, at, group)
-        return put(v.at[at].multiply(shrink(norm, threshold * weights)[group].astype(v.dtype)))
+        norm, scale, weights = self._group_norms(v, at, group)
+        return put(v.at[at].multiply(shrink(norm, threshold * (weights * scale))[group].astype(v.dtype)))
 
-    def _line_norms(self, leaf: jax.Array, keep: NDArray[np.bool_]) -> tuple[jax.Array, NDArray[Any]]:
+    def _line_norms(self, leaf: jax.Array, keep: NDArray[np.bool_]) -> tuple[jax.Array, jax.Array, NDArray[Any]]:
+        """Return (n, s, w) with ||x_G||_2 = n / s and the weight w for each line of a matrix."""
         axis = 1 if self.groups == "rows" else 0
-        norm = jnp.sqrt(jnp.sum(jnp.square(leaf), axis, where=keep, keepdims=True))
-        return norm, self._weights(np.sum(np.broadcast_to(keep, leaf.shape), axis, keepdims=True))
+        scale = power(jnp.max(jnp.abs(leaf), axis, where=keep, initial=0, keepdims=True))
+        norm = jnp.sqrt(jnp.sum(jnp.square(leaf * scale), axis, where=keep, keepdims=True))
+        return norm, scale, self._weights(np.sum(np.broadcast_to(keep, leaf.shape), axis, keepdims=True))
 
-    def _group_norms(self, v: jax.Array, at: Any, group: Any) -> tuple[jax.Array, NDArray[Any]]:
-        squares = jax.ops.segment_sum(jnp.square(v[at]), group, len(self.groups), indices_are_sorted=True)
-        return jnp.sqrt(squares), self._weights(np.bincount(group, minlength=len(self.groups)))
+    def _group_norms(self, v: jax.Array, at: Any, group: Any) -> tuple[jax.Array, jax.Array, NDArray[Any]]:
+        """Return the same for each list of indices."""
+        number, entries = len(self.groups), v[at]
+        scale = power(jax.ops.segment_max(jnp.abs(entries), group, number, indices_are_sorted=True))
+        squares = jnp.square(entries * scale[group])
+        norm = jnp.sqrt(jax.ops.segment_sum(squares, group, number, indices_are_sorted=True))
+        return norm, scale, self._weights(np.bincount(group, minlength=number))
 
     def _weights(self, sizes: NDArray[Any]) -> NDArray[Any]:
         return np.sqrt(sizes) if self.weighted else np.ones(sizes.shape)
@@ -134,19 +145,23 @@ class Nuclear:
 
     def value(self, x: Tree) -> jax.Array:
         """Return strength times the sum of the singular values."""
-        pairs = zip(map(jnp.asarray, tree.leaves(x)), tree.leaves(self._mask(x)), strict=True)
-        return jnp.asarray(
-            self.strength * sum(jnp.sum(jnp.linalg.svd(leaf, compute_uv=False)) for leaf, keep in pairs if keep)
-        )
+        pairs = zip(map(wide, tree.leaves(x)), tree.leaves(self._mask(x)), strict=True)
+        return jnp.asarray(sum(self._value(leaf) for leaf, keep in pairs if keep))
 
     def prox(self, x: Tree, eta: Scalar) -> Tree:
         """Return x with the singular values of its matrices soft-thresholded at eta strength."""
+        threshold = eta_times(self, eta, self.strength)
 
-        def threshold(leaf: jax.Array) -> jax.Array:
-            u, s, vt = jnp.linalg.svd(leaf, full_matrices=False)
-            return jnp.matmul(u * soft_threshold(s, eta * self.strength), vt, precision="highest")
+        def lower(leaf: jax.Array) -> jax.Array:
+            scale = power(jnp.max(jnp.abs(leaf)))
+            u, s, vt = jnp.linalg.svd(leaf * scale, full_matrices=False)
+            return jnp.matmul(u * soft_threshold(s, threshold * scale), vt, precision="highest") / scale
 
-        return map_included(threshold, self._mask(x), x)
+        return map_included(lower, self._mask(x), x)
+
+    def _value(self, leaf: jax.Array) -> jax.Array:
+        scale = power(jnp.max(jnp.abs(leaf)))
+        return self.strength * jnp.sum(jnp.linalg.svd(leaf * scale, compute_uv=False)) / scale
 
     def _mask(self, x: Tree) -> Tree:
         mask = _matrices(self, x)
@@ -160,11 +175,23 @@ class Nuclear:
     __repr__ = brief
 
 
+def _vector(x: Tree) -> tuple[jax.Array, Callable[[jax.Array], Tree]]:
+    """Return all entries as one vector, and the function that puts such a vector into x."""
+    leaves, structure = jax.tree.flatten(tree.map(real, x))
+    ends = np.cumsum([leaf.size for leaf in leaves])[:-1]
+
+    def put(v: jax.Array) -> Tree:
+        pairs = zip(leaves, jnp.split(v, ends), strict=True)
+        return jax.tree.unflatten(structure, [part.astype(leaf.dtype).reshape(leaf.shape) for leaf, part in pairs])
+
+    return jnp.concatenate([wide(leaf).ravel() for leaf in leaves]), put
+
+
 def _matrices(g: GroupL2 | Nuclear, x: Tree) -> Tree:
     """Return the mask of g on x with everything that is not a matrix left out."""
     leaves, structure = jax.tree.flatten(x)
     keeps = [
-        keep if np.ndim(leaf) == 2 else np.asarray(False)
+        keep if np.ndim(leaf) == 2 and np.size(leaf) else np.asarray(False)
         for keep, leaf in zip(included(g.mask, x), leaves, strict=True)
     ]
     if not any(keep.any() for keep in keeps):

@@ -9,7 +9,20 @@ import numpy as np
 
 from feddr import tree
 from feddr.prox.constraints import project_l1_ball
-from feddr.prox.regulariser import Mask, Scalar, brief, check, map_included, per_leaf, sum_included, vector
+from feddr.prox.regulariser import (
+    Mask,
+    Scalar,
+    brief,
+    check,
+    eta_times,
+    is_real,
+    map_included,
+    max_included,
+    per_leaf,
+    real,
+    scaled_norm,
+    sum_included,
+)
 from feddr.tree import Tree
 
 
@@ -34,11 +47,11 @@ class Zero:
 
     def value(self, x: Tree) -> jax.Array:
         """Return 0."""
-        return jnp.zeros((), jnp.result_type(*tree.leaves(x)))
+        return jnp.zeros((), jnp.result_type(float, *map(real, tree.leaves(x))))
 
     def prox(self, x: Tree, eta: Scalar) -> Tree:  # noqa: ARG002
         """Return x."""
-        return tree.map(jnp.asarray, x)
+        return tree.map(real, x)
 
     __repr__ = brief
 
@@ -70,8 +83,9 @@ class L1:
     def __post_init__(self) -> None:
         for leaf in tree.leaves(self.strength):
             entries = np.asarray(leaf)
-            check(self, strength=float(entries.min(initial=0)))
-            check(self, strength=float(entries.max(initial=0)))
+            ends = (entries.min(initial=0), entries.max(initial=0)) if is_real(entries) else (leaf,)
+            for entry in ends:
+                check(self, strength=entry)
 
     def value(self, x: Tree) -> jax.Array:
         """Return strength ||x||_1."""
@@ -81,7 +95,7 @@ class L1:
     def prox(self, x: Tree, eta: Scalar) -> Tree:
         """Return x, soft-thresholded at eta strength."""
         strength = per_leaf("strength", self.strength, x)
-        return map_included(lambda leaf, s: soft_threshold(leaf, eta * s), self.mask, x, strength)
+        return map_included(lambda leaf, s: soft_threshold(leaf, eta_times(self, eta, s)), self.mask, x, strength)
 
     __repr__ = brief
 
@@ -102,13 +116,14 @@ class L2:
 
     def value(self, x: Tree) -> jax.Array:
         """Return strength ||x||_2."""
-        v, _ = vector(self.mask, x)
-        return self.strength * jnp.linalg.norm(v)
+        norm, scale = scaled_norm(self.mask, x)
+        return self.strength * norm / scale
 
     def prox(self, x: Tree, eta: Scalar) -> Tree:
         """Return x with its norm reduced by eta strength."""
-        v, put = vector(self.mask, x)
-        return put(v * shrink(jnp.linalg.norm(v), eta * self.strength))
+        norm, scale = scaled_norm(self.mask, x)
+        factor = shrink(norm, eta_times(self, eta, self.strength) * scale)
+        return map_included(lambda leaf: leaf * factor, self.mask, x)
 
     __repr__ = brief
 
@@ -126,11 +141,11 @@ class SquaredL2:
 
     def value(self, x: Tree) -> jax.Array:
         """Return (strength / 2) ||x||_2^2."""
-        return sum_included(lambda leaf: 0.5 * self.strength * jnp.square(leaf), self.mask, x)
+        return sum_included(lambda leaf: 0.5 * self.strength * leaf * leaf, self.mask, x)
 
     def prox(self, x: Tree, eta: Scalar) -> Tree:
         """Return x / (1 + eta strength)."""
-        return map_included(lambda leaf: leaf / (1 + eta * self.strength), self.mask, x)
+        return map_included(lambda leaf: leaf / (1 + eta_times(self, eta, self.strength)), self.mask, x)
 
     __repr__ = brief
 
@@ -152,11 +167,12 @@ class ElasticNet:
 
     def value(self, x: Tree) -> jax.Array:
         """Return l1 ||x||_1 + (l2 / 2) ||x||_2^2."""
-        return sum_included(lambda leaf: self.l1 * jnp.abs(leaf) + 0.5 * self.l2 * jnp.square(leaf), self.mask, x)
+        return sum_included(lambda leaf: self.l1 * jnp.abs(leaf) + 0.5 * self.l2 * leaf * leaf, self.mask, x)
 
     def prox(self, x: Tree, eta: Scalar) -> Tree:
         """Return x, soft-thresholded at eta l1, over 1 + eta l2."""
-        return map_included(lambda leaf: soft_threshold(leaf, eta * self.l1) / (1 + eta * self.l2), self.mask, x)
+        t, divisor = eta_times(self, eta, self.l1), 1 + eta_times(self, eta, self.l2)
+        return map_included(lambda leaf: soft_threshold(leaf, t) / divisor, self.mask, x)
 
     __repr__ = brief
 
@@ -178,12 +194,11 @@ class LInf:
 
     def value(self, x: Tree) -> jax.Array:
         """Return strength max_j |x_j|."""
-        v, _ = vector(self.mask, x)
-        return self.strength * jnp.max(jnp.abs(v))
+        return self.strength * max_included(jnp.abs, self.mask, x)
 
     def prox(self, x: Tree, eta: Scalar) -> Tree:
         """Return x with its largest entries cut to a common size."""
-        v, put = vector(self.mask, x)
-        return put(v - project_l1_ball(v, eta * self.strength)) if self.strength else put(v)
+        projection = project_l1_ball(self.mask, x, eta_times(self, eta, self.strength))
+        return map_included(lambda leaf: leaf - projection(leaf), self.mask, x)
 
     __repr__ = brief

@@ -1,8 +1,9 @@
 """What a regulariser is, and what all of them share: masks, per-parameter values, checks, a short repr."""
 
+import functools
 import math
 import reprlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
 from typing import Any, Protocol, runtime_checkable
 
@@ -35,7 +36,7 @@ class Regulariser(Protocol):
         ...
 
     def prox(self, x: Tree, eta: Scalar) -> Tree:
-        """Return argmin_u g(u) + ||u - x||^2 / (2 eta), a tree with the structure, shapes and types of x."""
+        """Return argmin_u g(u) + ||u - x||^2 / (2 eta), a tree like x; whole numbers become floats."""
         ...
 
 
@@ -92,14 +93,33 @@ def included(mask: Mask, x: Tree) -> list[NDArray[np.bool_]]:
     return result
 
 
+def is_real(array: Any) -> bool:
+    """Return whether an array holds floats, whole numbers or booleans."""
+    return any(jnp.issubdtype(array.dtype, kind) for kind in (jnp.floating, jnp.integer, np.bool_))
+
+
+def real(leaf: Any) -> jax.Array:
+    """Return a leaf as an array of floats; whole numbers and booleans become JAX's own float type."""
+    array = leaf if isinstance(leaf, jax.Array) else np.asarray(leaf)
+    if not is_real(array):
+        raise TypeError(f"A regulariser acts on real numbers, got {array.dtype}; make floats of them first.")
+    return jnp.asarray(array, None if jnp.issubdtype(array.dtype, jnp.floating) else float)
+
+
+def wide(leaf: Any) -> jax.Array:
+    """Return a leaf in the type in which a regulariser computes: its own, or float32 where that has half the bits."""
+    array = real(leaf)
+    return array.astype(jnp.promote_types(array.dtype, jnp.float32))
+
+
 def map_included(f: Callable[..., Any], mask: Mask, x: Tree, *rest: Tree) -> Tree:
     """Return the tree of f(leaf, ...) in the entries that the mask includes, and of x elsewhere."""
 
     def one(keep: NDArray[np.bool_], leaf: Any, *others: Any) -> jax.Array:
-        old = jnp.asarray(leaf)
         if not keep.any():
-            return old
-        new = jnp.asarray(f(old, *others), old.dtype)
+            return jnp.asarray(leaf)
+        old = real(leaf)
+        new = jnp.asarray(f(wide(leaf), *others), old.dtype)
         return new if keep.all() else jnp.where(keep, new, old)
 
     return tree.map(one, jax.tree.unflatten(jax.tree.structure(x), included(mask, x)), x, *rest)
@@ -107,28 +127,41 @@ def map_included(f: Callable[..., Any], mask: Mask, x: Tree, *rest: Tree) -> Tre
 
 def sum_included(f: Callable[..., Any], mask: Mask, x: Tree, *rest: Tree) -> jax.Array:
     """Return the sum of the entries of f(leaf, ...) that the mask includes."""
-    columns = zip(included(mask, x), *map(tree.leaves, (x, *rest)), strict=True)
-    return jnp.asarray(
-        sum(jnp.sum(f(jnp.asarray(leaf), *others), where=keep) for keep, leaf, *others in columns if keep.any())
-    )
+    return jnp.asarray(sum((jnp.sum(new, where=keep) for new, keep in each_included(f, mask, x, *rest)), 0.0))
 
 
-def vector(mask: Mask, x: Tree) -> tuple[jax.Array, Callable[[jax.Array], Tree]]:
-    """Return the entries that the mask includes as one vector, and the function that puts such a vector into x."""
-    leaves, structure = jax.tree.flatten(tree.map(jnp.asarray, x))
-    # A mask is known when a function is traced, so the vector has a static length and costs no sentinel values.
-    at: list[Any] = [
-        np.flatnonzero(keep) if keep.ndim else slice(None) if keep else slice(0) for keep in included(mask, x)
-    ]
-    parts = [leaf.ravel()[i] for leaf, i in zip(leaves, at, strict=True)]
-    ends = np.cumsum([part.size for part in parts])[:-1]
+def max_included(f: Callable[..., Any], mask: Mask, x: Tree, *rest: Tree, initial: float = 0.0) -> jax.Array:
+    """Return the largest of ``initial`` and the entries of f(leaf, ...) that the mask includes."""
+    parts = [jnp.max(new, initial=initial, where=keep) for new, keep in each_included(f, mask, x, *rest)]
+    return functools.reduce(jnp.maximum, parts, jnp.asarray(initial, parts[0].dtype if parts else float))
 
-    def put(v: jax.Array) -> Tree:
-        triples = zip(leaves, at, jnp.split(v, ends), strict=True)
-        new = [leaf.ravel().at[i].set(part.astype(leaf.dtype)).reshape(leaf.shape) for leaf, i, part in triples]
-        return jax.tree.unflatten(structure, new)
 
-    return jnp.concatenate(parts), put
+def each_included(
+    f: Callable[..., Any], mask: Mask, x: Tree, *rest: Tree
+) -> Iterator[tuple[jax.Array, NDArray[np.bool_]]]:
+    """Yield f(leaf, ...) and what the mask includes of it, for each leaf of which it includes something."""
+    for keep, leaf, *others in zip(included(mask, x), *map(tree.leaves, (x, *rest)), strict=True):
+        if keep.any():
+            yield f(wide(leaf), *others), keep
+
+
+def power(largest: jax.Array) -> jax.Array:
+    """Return a power of two near 1 / largest, for numbers of that size to be squared and added up.
+
+    Squares of large numbers overflow and those of small ones vanish. A power of two scales without rounding.
+    """
+    limits: Any = jnp.finfo(largest.dtype)  # type: ignore[no-untyped-call]
+    near = jnp.clip(jax.lax.stop_gradient(largest), 4 * limits.tiny, limits.max / 4)
+    return 1 / jax.lax.reduce_precision(near, limits.nexp, 0)
+
+
+def scaled_norm(mask: Mask, x: Tree) -> tuple[jax.Array, jax.Array]:
+    """Return (n, s) with ||x||_2 = n / s over the entries that the mask includes, s a power of two and n near 1.
+
+    The norm itself may be larger than the largest float, where what a prox makes of it is not.
+    """
+    scale = power(max_included(jnp.abs, mask, x))
+    return jnp.sqrt(sum_included(lambda leaf: jnp.square(leaf * scale), mask, x)), scale
 
 
 def per_leaf(what: str, value: Tree, x: Tree) -> Tree:
@@ -137,7 +170,7 @@ def per_leaf(what: str, value: Tree, x: Tree) -> Tree:
     def typed(leaf: Any, entry: Any) -> Any:
         # JAX knows a constant by its identity: a float64 array once traced in 64-bit mode would stay float64 in 32-bit
         # mode. A new array of the right type has no past, and a Python number needs no type.
-        return entry.astype(jnp.result_type(leaf)) if hasattr(entry, "astype") else entry
+        return entry.astype(wide(leaf).dtype) if hasattr(entry, "astype") else entry
 
     return tree.map(typed, x, _fitting(what, value, x))
 
@@ -157,14 +190,24 @@ def _fitting(what: str, value: Tree, x: Tree) -> Tree:
     return value
 
 
-def check(owner: object, positive: bool = False, **values: float) -> None:
+def check(owner: object, positive: bool = False, **values: Any) -> None:
     """Raise ValueError unless every value is a finite number, at least 0 or, if so asked, above 0."""
     for name, value in values.items():
-        if np.ndim(value) or not math.isfinite(value) or value < 0 or (positive and value == 0):
+        number = np.asarray(value)
+        if number.ndim or not is_real(number) or not 0 <= number < math.inf or (positive and number == 0):
             bound, remedy = ("above 0", "") if positive else ("of 0 or more", ", 0 for none")
             raise ValueError(
                 f"{type(owner).__name__} needs a finite {name} {bound}, got {value}; give a number{remedy}."
             )
+
+
+def eta_times(owner: object, eta: Scalar, strength: Any) -> Any:
+    """Return eta strength, and raise ValueError where eta is known and not a finite number of 0 or more."""
+    if not isinstance(eta, jax.core.Tracer):
+        check(owner, eta=eta)
+        eta = float(eta)
+    with np.errstate(over="ignore"):  # a product beyond the largest float is infinity, which does what it should
+        return eta * strength
 
 
 class _Short(reprlib.Repr):
