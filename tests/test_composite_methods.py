@@ -1,5 +1,6 @@
 """FedMid and FedDualAvg on convex composite problems: against hand-written methods and the pooled solution."""
 
+from dataclasses import dataclass
 from typing import Any
 
 import jax.numpy as jnp
@@ -225,7 +226,13 @@ def test_without_g_they_are_fedavg(algorithm: Algorithm) -> None:
 
 
 @pytest.mark.parametrize(
-    ("algorithm", "g"), [(feddr.FedMid(), feddr.prox.Simplex()), (feddr.FedDualAvg(), feddr.prox.LInf(0.1))], ids=repr
+    ("algorithm", "g"),
+    [
+        (feddr.FedMid(), feddr.prox.Simplex()),
+        (feddr.FedDualAvg(), feddr.prox.LInf(0.1)),
+        (feddr.FedDualAvg(), feddr.prox.LInf(1e-9)),
+    ],
+    ids=repr,
 )
 def test_other_regularisers_and_single_precision(algorithm: Algorithm, g: feddr.prox.Regulariser) -> None:
     """A tau of zero at the start harms nobody, and float32 follows float64."""
@@ -235,3 +242,28 @@ def test_other_regularisers_and_single_precision(algorithm: Algorithm, g: feddr.
     assert single.dtype == np.float32
     assert np.max(np.abs(double - single)) < 1e-5
     assert np.isfinite(problem.F(double))
+
+
+@dataclass(frozen=True)
+class Divides:
+    """A regulariser whose prox is not a number for a short step."""
+
+    def value(self, x: Any) -> Any:
+        return 0.0 * jnp.sum(x)
+
+    def prox(self, x: Any, eta: Any) -> Any:
+        return x + 0.0 / jnp.floor(eta)
+
+
+@pytest.mark.parametrize("algorithm", [feddr.FedMid(), feddr.FedDualAvg()], ids=repr)
+def test_a_wrong_prox_is_not_blamed_on_the_steps(algorithm: Algorithm) -> None:
+    with pytest.raises(
+        feddr.DivergedError, match=r"The prox of Divides\(\) is not finite at a point that is: look at g"
+    ):
+        run(regression(Divides()), algorithm, SGD(lr=0.05, batch_size=None), 2)
+
+
+def test_a_prox_that_is_wrong_at_the_start_is_blamed() -> None:
+    g = feddr.prox.Translated(feddr.prox.L1(0.1), np.full(6, np.nan))
+    with pytest.raises(feddr.DivergedError, match=r"At xbar at the start, .* The prox of Translated\(.* is not finite"):
+        run(regression(g), feddr.FedDR(1.0, 1.0), SGD(lr=0.05), 2)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from feddr import precision
 from feddr.data import Samples
 from feddr.engines.compiled import CompiledClients, Task
 from feddr.engines.rounds import DivergedError, DivergenceWarning, finite, shorter
@@ -45,7 +46,9 @@ def metric(run: "Run", k: int, name: str, value: float) -> DivergedError:
     what = {"f": "f", "gradient_mapping": "the gradient"}[name]
     when = "at the start" if k == 0 else f"after round {k}"
     i = _bad_client(run)
-    if i is None:
+    if i is None and name == "gradient_mapping" and finite(run.problem.gradient(run.state.server.xbar)):
+        cause = _wrong_prox(run)
+    elif i is None:
         cause = f"The run has diverged: {shorter(run.local, run.algorithm)}."
     else:
         rows = _bad_row(run.problem.data.client(i))
@@ -91,12 +94,22 @@ def _cause(run: "Run", task: Task) -> str:
     for what, number in (("loss", value), ("gradient", gradient)):
         if finite(sub.start) and not finite(number):
             return f"Its {what} is not finite where it began, though that point and its samples are: look at the loss."
+    if sub.descent is not None and lr is not None:
+        prox = run.problem.regulariser.prox
+        with precision.scope(run.dtype):
+            proxes = sub.descent.model(sub.start, 0.0, prox), sub.descent.follow(sub.start, lr, prox)
+        if finite(sub.start) and not finite(proxes):
+            return _wrong_prox(run)
     if sub.center is not None and lr is not None and lr > 2 * sub.eta:
         return (
             f"With eta = {sub.eta:g} the proximal term alone makes steps of lr = {lr:g} diverge: lower the learning "
             f"rate of {run.local} below 2 eta, or raise the eta of {run.algorithm}."
         )
     return f"The local steps are probably too long: {shorter(run.local, run.algorithm)}."
+
+
+def _wrong_prox(run: "Run") -> str:
+    return f"The prox of {run.problem.regulariser} is not finite at a point that is: look at g."
 
 
 def _dirty(whose: str, rows: dict[str, int]) -> str:

@@ -54,7 +54,7 @@ class Dual(NamedTuple):
     tau: Any
 
     def model(self, point: Tree, taken: Any, prox: Prox) -> Tree:
-        # The first step of all has tau = 0, where the prox of a constraint is not the identity and others divide by it.
+        # The first step of all has tau = 0. Those of feddr.prox take it, others may divide by it.
         return prox(point, jnp.maximum(self.tau + taken, 1e-30))
 
     def follow(self, point: Tree, lr: float, prox: Prox) -> Tree:
