@@ -110,7 +110,7 @@ def simulate_async(
     >>> problem = feddr.Problem.regression(feddr.models.linear(2), data)
     >>> result = feddr.simulate_async(
     ...     problem,
-    ...     feddr.AsyncFedDR(eta=1.0, alpha=0.9),
+    ...     feddr.AsyncFedDR(eta=1.0, alpha=1.2),
     ...     local=feddr.local.SGD(lr=0.1, batch_size=None),
     ...     delays=feddr.delays.Fixed([1.0, 2.5]),
     ...     updates=6,
