@@ -125,14 +125,15 @@ OTHERS: list[tuple[str, dict[str, Any], str]] = [
     ("precision", {"precision": "float64"}, "it has precision = float32, this run has float64"),
     ("sampling", {"sampling": sampling.Uniform(2)}, r"it has sampling = Uniform\(m=3\), this run has Uniform\(m=2\)"),
     ("rows", {"evaluate_every": 3}, "it has evaluate_every = 4, this run has 3"),
-    ("algorithm", {"algorithm": feddr.FedDR(eta=2.0)}, r"it has algorithm = FedDR\(eta=1.0"),
+    ("algorithm", {"algorithm": feddr.FedDR(eta=2.0, alpha=1.2)}, r"it has algorithm = FedDR\(eta=1.0"),
     ("data", {"problem": squares()}, "it has g = "),
     ("clock", {"delays": delays.Fixed(1.0)}, "it has delays = None"),
 ]
 
 
 def test_another_run_is_refused_with_what_differs(tmp_path: Path) -> None:
-    ours: dict[str, Any] = {"problem": classes(), "algorithm": feddr.FedDR(eta=1.0), "sampling": sampling.Uniform(3)}
+    algorithm = feddr.FedDR(eta=1.0, alpha=1.2)  # "auto" would follow the changes
+    ours: dict[str, Any] = {"problem": classes(), "algorithm": algorithm, "sampling": sampling.Uniform(3)}
     go(**ours, length=4, checkpoint=tmp_path / "kept", checkpoint_every=1)
     for _, changes, message in OTHERS:
         with pytest.raises(CheckpointError, match=message) as error:
