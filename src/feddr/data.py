@@ -13,7 +13,7 @@ from numbers import Integral
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from feddr import precision
+from feddr import arrays
 
 Samples = dict[str, NDArray[np.generic]]
 """Named arrays with one row for each sample."""
@@ -30,11 +30,11 @@ class Part:
     offsets: NDArray[np.int64]
 
     def __post_init__(self) -> None:
-        samples = {name: precision.array(name, array) for name, array in self.samples.items()}
+        samples = {name: arrays.samples(name, array) for name, array in self.samples.items()}
         object.__setattr__(self, "samples", samples)
-        if self.num_samples > precision.WHOLE.max:  # the simulator counts them in 32 bits
+        if self.num_samples > arrays.WHOLE.max:  # the simulator counts them in 32 bits
             raise ValueError(
-                f"A federation holds at most {precision.WHOLE.max:,} samples, got {self.num_samples:,}; use "
+                f"A federation holds at most {arrays.WHOLE.max:,} samples, got {self.num_samples:,}; use "
                 "FederatedData.generated."
             )
 
@@ -79,7 +79,7 @@ class OnDemand:
 
     def client(self, i: int) -> Samples:
         """Make the samples of client i."""
-        samples = {name: precision.array(f"{name} of client {i}", array) for name, array in self.make(i).items()}
+        samples = {name: arrays.samples(f"{name} of client {i}", array) for name, array in self.make(i).items()}
         lengths = {name: len(array) if array.ndim else None for name, array in samples.items()}
         if set(lengths.values()) != {int(self.sizes[i])}:
             raise ValueError(f"Client {i} was said to have {self.sizes[i]} samples, but arrays of {lengths} were made.")
@@ -211,26 +211,26 @@ def _concatenate(clients: Sequence[Mapping[str, ArrayLike]], part: str) -> Part:
     names = sorted(clients[0])
     if not names:
         raise ValueError(f"Every client needs at least one named array, {part} client 0 has none; give {{'x': ...}}.")
-    arrays: dict[str, list[NDArray[np.generic]]] = {name: [] for name in names}
+    pieces: dict[str, list[NDArray[np.generic]]] = {name: [] for name in names}
     sizes = []
     for i, client in enumerate(clients):
         if sorted(client) != names:
             raise ValueError(f"Every client needs the arrays {names}, {part} client {i} has {sorted(client)}.")
-        rows = {name: precision.array(f"{name} of {part} client {i}", client[name]) for name in names}
+        rows = {name: arrays.samples(f"{name} of {part} client {i}", client[name]) for name in names}
         lengths = {name: array.shape[0] if array.ndim else None for name, array in rows.items()}
         if None in lengths.values() or len(set(lengths.values())) != 1:
             raise ValueError(f"The arrays of a client need one row a sample, {part} client {i} has lengths {lengths}.")
         for name, array in rows.items():
-            first = arrays[name][0] if arrays[name] else array
+            first = pieces[name][0] if pieces[name] else array
             if array.shape[1:] != first.shape[1:]:
                 raise ValueError(
                     f"Samples of all clients need one shape, {part} client {i} has {name} of shape {array.shape[1:]}, "
                     f"client 0 has {first.shape[1:]}."
                 )
-            arrays[name].append(array)
+            pieces[name].append(array)
         sizes.append(len(rows[names[0]]))
     offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-    return Part({name: np.concatenate(parts) for name, parts in arrays.items()}, offsets)
+    return Part({name: np.concatenate(parts) for name, parts in pieces.items()}, offsets)
 
 
 def _whole(what: str, values: ArrayLike) -> NDArray[np.int64]:

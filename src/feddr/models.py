@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from feddr import limits, precision
+from feddr import arrays, limits, precision
 from feddr.dense import dense
 from feddr.tree import Tree
 
@@ -178,7 +178,7 @@ def from_equinox(build: Callable[[Any], Any], example: ArrayLike) -> Model:
 
 
 def _rows(example: ArrayLike) -> NDArray[Any]:
-    return precision.samples({"example": precision.array("example", example)}, np.float32)["example"]
+    return precision.samples({"example": arrays.samples("example", example)}, np.float32)["example"]
 
 
 def _features(trial: Callable[[Any], Any], example: ArrayLike) -> Callable[[Any, Any], Any]:

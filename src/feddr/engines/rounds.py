@@ -220,9 +220,12 @@ def check_finite(upload: Tree, client: int, round_: int, local: Any, algorithm: 
 
 
 def shorter(local: Any, algorithm: Any) -> str:
-    """Return what makes local steps shorter: a certified solver has no learning rate, it finds its steps itself."""
+    """Return what makes local steps shorter: a certified solver has no learning rate, it finds its steps itself.
+
+    A server does not know the solvers of its clients, and names the clients instead.
+    """
     eta = f"the eta of {algorithm}"
-    return f"lower {eta}" if local.certified else f"lower the learning rate of {local}, or {eta}"
+    return f"lower {eta}" if getattr(local, "certified", False) else f"lower the learning rate of {local}, or {eta}"
 
 
 def inaccurate(solution: Solution) -> bool:

@@ -1,0 +1,66 @@
+"""Numbers that users give, as NumPy arrays: converted where nothing is lost by it, and refused by name elsewhere.
+
+JAX is imported only where one of its own number types may be meant: to look at a federation need not wait for it.
+"""
+
+from numbers import Real
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+WHOLE = np.iinfo(np.int32)
+"""The whole numbers that a run can hold."""
+
+
+def samples(what: str, values: ArrayLike) -> NDArray[Any]:
+    """Return samples as an array of real numbers, or of whole numbers of 32 bits, if nothing is lost by that."""
+    found = numbers(what, values)
+    if np.can_cast(found.dtype, np.int32) or found.dtype.kind == "f":
+        return found
+    for extreme in (found.min(initial=0), found.max(initial=0)):
+        if not WHOLE.min <= extreme <= WHOLE.max:
+            raise ValueError(
+                f"{what} must be whole numbers of 32 bits or real numbers, got {found.dtype} with {extreme}; "
+                "use astype(float), or number anew what it counts."
+            )
+    return found
+
+
+def numbers(what: str, values: ArrayLike) -> NDArray[Any]:
+    """Return an array of a type that NumPy itself has: truth values, whole or real numbers."""
+    if np.ma.is_masked(values):
+        raise ValueError(
+            f"{what} must have a number in every place, got a masked array without {np.sum(np.ma.getmask(values))} of "
+            f"{np.size(values)}; fill them in, or leave out what has none."
+        )
+    found = np.asarray(values)
+    if found.dtype == object:
+        found = _unboxed(what, found)
+    if found.dtype.kind in "biuf":
+        return found
+    import jax.numpy as jnp
+
+    for kind, held in ((jnp.floating, np.float32), (jnp.integer, np.int8)):  # bfloat16, int4 and the like
+        if jnp.issubdtype(found.dtype, kind):
+            return found.astype(held)
+    raise ValueError(f"{what} must be real or whole numbers, got {found.dtype}; make numbers of it first.")
+
+
+def _unboxed(what: str, objects: NDArray[Any]) -> NDArray[Any]:
+    """Return an array of Python's numbers as one of NumPy's: what a table with columns of several types becomes."""
+    kinds = {type(value) for value in objects.flat}
+    wrong = sorted(kind.__name__ for kind in kinds if not issubclass(kind, Real | np.bool_))
+    if wrong:
+        raise ValueError(
+            f"{what} must be real or whole numbers, got objects of type {', '.join(wrong)}; fill in what is missing, "
+            "and make numbers of the rest with astype(float)."
+        )
+    found = np.array(objects.tolist()).reshape(objects.shape)
+    if found.dtype == object or not np.all((found == objects) | (found != found)):
+        names = ", ".join(sorted(kind.__name__ for kind in kinds))
+        raise ValueError(
+            f"{what} must be numbers that fit into 64 bits, got objects of type {names} that would be rounded; "
+            "use astype(float) if they may be."
+        )
+    return found
