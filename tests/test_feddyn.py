@@ -30,8 +30,7 @@ def distance(p: feddr.Problem, x: tree.Tree) -> float:
     return float(np.max(np.abs(found - solution(p))))
 
 
-@pytest.mark.parametrize("weights", ["uniform", "samples"])
-@pytest.mark.parametrize("m", [1, 2, 5])
+@pytest.mark.parametrize(("weights", "m"), [("uniform", 1), ("samples", 2), ("uniform", 5)])
 def test_it_reaches_the_pooled_solution_whoever_takes_part(weights: str, m: int) -> None:
     p = problem(weights)
     result = feddr.simulate(

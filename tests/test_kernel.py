@@ -63,7 +63,6 @@ REFUSED: dict[str, Callable[[Any], Any]] = {
     "nothing gathered": lambda x: x.sum() + x[jnp.arange(0)].sum(),
     "random keys": lambda x: x + jax.random.uniform(KEY),
     "random keys left alone": lambda x: x + (KEY[None][0] == KEY),
-    "too much": lambda x: sum(x + i for i in range(kernel.MANY)),
 }
 
 
@@ -108,6 +107,15 @@ def test_what_a_kernel_cannot_hold_is_compiled_as_before(name: str) -> None:
     assert not marked(lowered)
     for a, b in zip(tree.leaves(lowered.compile()(X, 3)[0]), tree.leaves(function(X, 3)), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-6)
+
+
+def test_a_kernel_holds_so_many_operations(monkeypatch: pytest.MonkeyPatch) -> None:
+    def function(x: Any) -> Any:
+        return sum(x + i for i in range(50))  # and so many sums
+
+    assert marked(jax.jit(kernel.whole(function)).lower(X))
+    monkeypatch.setattr(kernel, "MANY", 99)
+    assert not marked(jax.jit(kernel.whole(function)).lower(X))
 
 
 @pytest.mark.parametrize(("m", "k", "n"), [(32, 128, 128), (128, 128, 32), (1, 999, 999), (999, 999, 1)])

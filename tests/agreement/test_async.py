@@ -94,7 +94,9 @@ ASYNCHRONOUS: list[Asynchronous] = [
 
 
 @pytest.mark.parametrize("algorithm", ASYNCHRONOUS, ids=repr)
-@pytest.mark.parametrize("how", [plan.CPU, ALONE], ids=["shared calls", "calls in threads"])
+@pytest.mark.parametrize(
+    "how", [plan.CPU, pytest.param(ALONE, marks=pytest.mark.slow)], ids=["shared calls", "calls in threads"]
+)
 def test_late_batches_equal_early_jobs_bit_for_bit(
     class_data: feddr.FederatedData, algorithm: Asynchronous, how: Plan, monkeypatch: pytest.MonkeyPatch
 ) -> None:

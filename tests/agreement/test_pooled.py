@@ -106,8 +106,7 @@ def test_group_lasso_against_cvxpy() -> None:
     assert result.history.last.gradient_mapping < 1e-8
 
 
-@pytest.mark.parametrize("alpha", [0.5, 1.9])
-@pytest.mark.parametrize("init", ["full", "joining"])
+@pytest.mark.parametrize(("alpha", "init"), [(0.5, "full"), (1.9, "joining")])
 def test_every_alpha_and_start_reaches_the_same_point(
     regression_data: feddr.FederatedData, alpha: float, init: str
 ) -> None:

@@ -192,14 +192,19 @@ def asynchronous(problem: feddr.Problem, eta: Any, init: str) -> feddr.Result:
     )
 
 
-QUICK = ("l1", "simplex")
+QUICK = ((synchronous, "l1"), (active, "simplex"), (asynchronous, "l1"))
 """A penalty and a constraint; ``make test-slow`` has the others."""
 
+CASES = [
+    pytest.param(
+        engine, name, id=f"{engine.__name__}-{name}", marks=[] if (engine, name) in QUICK else pytest.mark.slow
+    )
+    for engine in (synchronous, active, asynchronous)
+    for name in REGULARISERS
+]
 
-@pytest.mark.parametrize(
-    "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in REGULARISERS]
-)
-@pytest.mark.parametrize("engine", [synchronous, active, asynchronous])
+
+@pytest.mark.parametrize(("engine", "name"), CASES)
 def test_own_step_sizes_reach_the_pooled_solution(
     regression_data: feddr.FederatedData, name: str, engine: Callable[..., feddr.Result]
 ) -> None:
@@ -211,7 +216,8 @@ def test_own_step_sizes_reach_the_pooled_solution(
     assert result.history.last.gradient_mapping < 1e-7
 
 
-@pytest.mark.parametrize("init", ["full", pytest.param("joining", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("init", ["full", "joining"])
 @pytest.mark.parametrize("engine", [synchronous, active, asynchronous])
 def test_the_limit_is_that_of_one_step_size(
     regression_data: feddr.FederatedData, init: str, engine: Callable[..., feddr.Result]
