@@ -129,6 +129,9 @@ def test_whole_numbers_are_numbers(case: Case, dtype: Any) -> None:
 def test_python_numbers_and_lists_of_them_are_numbers() -> None:
     np.testing.assert_allclose(prox.L1(0.5).prox([3, True, -0.25], 1), [2.5, 0.5, 0])
     np.testing.assert_allclose(prox.L2(2.5).prox((3, 4), 1), [1.5, 2])
+    swapped = np.array([3, 4], ">f4")
+    for x in (swapped, swapped.astype(np.longdouble)):
+        np.testing.assert_allclose(prox.L2(2.5).prox(x, 1), [1.5, 2])
     np.testing.assert_allclose(prox.Simplex().prox([2, 2, 0], 1), [0.5, 0.5, 0])
     assert float(prox.SquaredL2(1.0).value([1, 2])) == 2.5
 

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 
 from feddr import tree
-from feddr.prox.regulariser import Regulariser, Scalar, brief, check, per_leaf, real, wide
+from feddr.prox.regulariser import Regulariser, Scalar, brief, check, eta_times, per_leaf, real, wide
 from feddr.tree import Tree
 
 
@@ -31,7 +31,7 @@ class Scaled:
 
     def prox(self, x: Tree, eta: Scalar) -> Tree:
         """Return the prox of g at step factor eta."""
-        return self.g.prox(x, self.factor * eta)
+        return self.g.prox(x, eta_times(self, eta, self.factor))
 
     __repr__ = brief
 

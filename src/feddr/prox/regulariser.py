@@ -103,7 +103,9 @@ def real(leaf: Any) -> jax.Array:
     array = leaf if isinstance(leaf, jax.Array) else np.asarray(leaf)
     if not is_real(array):
         raise TypeError(f"A regulariser acts on real numbers, got {array.dtype}; make floats of them first.")
-    return jnp.asarray(array, None if jnp.issubdtype(array.dtype, jnp.floating) else float)
+    if not jnp.issubdtype(array.dtype, jnp.floating) or array.dtype == np.longdouble:
+        return jnp.asarray(array, float)
+    return jnp.asarray(array, array.dtype.newbyteorder("="))
 
 
 def wide(leaf: Any) -> jax.Array:
@@ -116,9 +118,9 @@ def map_included(f: Callable[..., Any], mask: Mask, x: Tree, *rest: Tree) -> Tre
     """Return the tree of f(leaf, ...) in the entries that the mask includes, and of x elsewhere."""
 
     def one(keep: NDArray[np.bool_], leaf: Any, *others: Any) -> jax.Array:
-        if not keep.any():
-            return jnp.asarray(leaf)
         old = real(leaf)
+        if not keep.any():
+            return old
         new = jnp.asarray(f(wide(leaf), *others), old.dtype)
         return new if keep.all() else jnp.where(keep, new, old)
 
