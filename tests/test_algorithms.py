@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
@@ -155,3 +156,34 @@ def test_methods_that_need_everybody_say_so(algorithm: Algorithm) -> None:
 def test_bad_hyper_parameters_are_refused(make: Any) -> None:
     with pytest.raises(ValueError, match="must be"):
         make()
+
+
+@pytest.mark.parametrize(
+    ("make", "field"),
+    [
+        (lambda v: feddr.FedDR(eta=v, alpha=1.0), "eta"),
+        (lambda v: feddr.FedDR(eta=1.0, alpha=v), "alpha"),
+        (lambda v: feddr.FedProx(mu=v), "mu"),
+        (lambda v: feddr.FedDyn(eta=v), "eta"),
+        (lambda v: feddr.FedPD(eta=v), "eta"),
+        (lambda v: feddr.FedSplit(eta=v), "eta"),
+        (lambda v: feddr.Scaffold(server_lr=v), "server_lr"),
+        (lambda v: feddr.FedMid(server_lr=v), "server_lr"),
+        (lambda v: feddr.FedDualAvg(server_lr=v), "server_lr"),
+        (lambda v: feddr.MimeLite(beta=v), "beta"),
+        (lambda v: feddr.FedAvgM(momentum=v), "momentum"),
+        (lambda v: feddr.FedAdam(server_lr=v), "server_lr"),
+        (lambda v: feddr.FedAdagrad(tau=v), "tau"),
+        (lambda v: feddr.FedAsync(alpha=v), "alpha"),
+        (lambda v: feddr.local.SGD(lr=v), "lr"),
+        (lambda v: feddr.local.SGD(lr=0.1, momentum=v), "momentum"),
+    ],
+)
+def test_numbers_of_any_library_are_pythons_and_the_rest_is_refused(make: Any, field: str) -> None:
+    """An array of float32 would take the digits of the server's float64 away."""
+    for half in (0.5, np.float32(0.5), np.array(0.5), jnp.asarray(0.5)):
+        found = getattr(make(half), field)
+        assert (type(found), found) == (float, 0.5)
+    for bad in (None, 1j, b"1", np.array([0.5]) if field != "eta" else {"a": 1}, len, np.datetime64("2020")):
+        with pytest.raises(ValueError, match=rf"^{field} must be "):
+            make(bad)

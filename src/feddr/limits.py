@@ -61,3 +61,26 @@ def check_memory(what: str, needed: int, remedy: str) -> None:
     has = memory()
     if needed > has:
         raise ValueError(f"{what} needs about {needed / 1e9:,.3g} GB, this machine has {has / 1e9:,.3g}; {remedy}.")
+
+
+def number(name: str, value: Any) -> Any:
+    """Return a number of Python, NumPy or JAX as Python's own, and refuse anything else.
+
+    An array of float32 beside others of float64 would take their digits away.
+
+    Examples
+    --------
+    >>> number("lr", "0.1")
+    Traceback (most recent call last):
+    ValueError: lr must be a number, got '0.1'.
+    """
+    plain = value.item() if getattr(value, "ndim", None) == 0 else value
+    if not isinstance(plain, int | float):
+        raise ValueError(f"{name} must be a number, got {value!r}.")
+    return plain
+
+
+def numbers(owner: object, *names: str) -> None:
+    """Make these fields of a frozen dataclass Python's own numbers, and refuse anything else."""
+    for name in names:
+        object.__setattr__(owner, name, number(name, getattr(owner, name)))

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import feddr
-from feddr import local, sampling
+from feddr import delays, local, sampling
 from tests.fuzz.api import REFUSED, Case, within
 from tests.fuzz.api_data import FEATURES, samples, squares
 from tests.fuzz.api_runs import numbers
@@ -82,6 +82,9 @@ def between(low: float, high: float) -> Callable[[Any], Any]:
     return meaning
 
 
+UNSEEN = ("threads", "client_memory", "delays")
+"""What changes no number, and the reference does not know."""
+
 TOO_MANY = 100
 """A whole number beyond this is not tried: a run of that length, or as many threads, would be right, and long."""
 
@@ -99,6 +102,7 @@ PARTS: dict[str, tuple[Callable[[Any], dict[str, Any]], Callable[[Any], Any]]] =
     "SGD momentum": (lambda v: {"local": local.SGD(lr=0.0625, momentum=v)}, between(0, 1)),
     "Uniform m": (lambda v: {"sampling": sampling.Uniform(v)}, at_most(3, whole(1))),
     "Independent p": (lambda v: {"sampling": sampling.Independent(v)}, at_most(1, either(positive, each))),
+    "Fixed seconds": (lambda v: {"delays": delays.Fixed(v)}, either(positive, each)),
     "FedDR eta": (lambda v: {"algorithm": feddr.FedDR(eta=v, alpha=1.0)}, either(positive, each)),
     "FedDR alpha": (lambda v: {"algorithm": feddr.FedDR(eta=0.5, alpha=v)}, positive),
     "FedProx mu": (lambda v: {"algorithm": feddr.FedProx(mu=v)}, positive),
@@ -112,6 +116,8 @@ def drawn(rng: random.Random) -> Case:
     name, value = rng.choice([*sorted(OPTIONS), *sorted(PARTS)]), rng.choice(ODD)
     make, mean = PARTS[name] if name in PARTS else (lambda v: {name: v}, OPTIONS[name])
     meaning = mean(value)
+    if name == "Fixed seconds" and isinstance(value, float) and value == math.inf:  # a client that never finishes
+        return drawn(rng)
     size = _number(value)
     if isinstance(value, str) and value == "auto" and name.startswith("FedDR"):
         return drawn(rng)
@@ -135,7 +141,7 @@ def drawn(rng: random.Random) -> Case:
 
     def expected() -> Any:
         where = feddr.Problem(squares, feddr.FederatedData.from_clients(clients), np.zeros(FEATURES))
-        usual = {key: v for key, v in settings(meaning).items() if key not in ("threads", "client_memory")}
+        usual = {key: v for key, v in settings(meaning).items() if key not in UNSEEN}
         return numbers(feddr.reference(where, **usual))
 
     return Case("arguments", f"{name}={value!r}", call, REFUSED if meaning is REFUSED else expected, within(1e-9))

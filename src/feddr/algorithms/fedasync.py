@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from feddr import tree
+from feddr import limits, tree
 from feddr.algorithms.algorithm import Prox, Uploads
 from feddr.algorithms.fedavg import Server
 from feddr.local import Solution, Subproblem
@@ -56,6 +56,7 @@ class FedAsync:
     mean_gradient: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
+        limits.numbers(self, "alpha", "a", "b", "rho")
         if not 0 < self.alpha <= 1:
             raise ValueError(f"alpha must be in (0, 1], got {self.alpha}.")
         if self.staleness not in STALENESS:

@@ -1,10 +1,10 @@
 """FedDR: randomised Douglas-Rachford splitting (Tran-Dinh, Pham, Phan and Nguyen 2021, Algorithm 1)."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, NamedTuple, Self
 
-from feddr import tree
+from feddr import limits, tree
 from feddr.algorithms.algorithm import Prox, Uploads
 from feddr.algorithms.stepsizes import StepSizes, check_start
 from feddr.local import Solution, Subproblem
@@ -121,6 +121,10 @@ class FedDR:
     mean_without_theory: ClassVar[str] = "active"
 
     def __post_init__(self) -> None:
+        several = (
+            isinstance(self.eta, Iterable) and not isinstance(self.eta, bytes) and getattr(self.eta, "ndim", 1) > 0
+        )
+        limits.numbers(self, *([] if several else ["eta"]), *([] if isinstance(self.alpha, str) else ["alpha"]))
         if not isinstance(self.eta, str | int | float):
             object.__setattr__(self, "eta", StepSizes(self.eta))
         elif self.eta != "auto" and (isinstance(self.eta, str) or not 0 < self.eta < float("inf")):

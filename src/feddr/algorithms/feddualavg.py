@@ -5,7 +5,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from feddr import tree
+from feddr import limits, tree
 from feddr.algorithms.algorithm import Prox, Uploads
 from feddr.local import Solution, Subproblem
 from feddr.local.descent import Dual
@@ -67,6 +67,7 @@ class FedDualAvg:
     mean_gradient: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
+        limits.numbers(self, "server_lr")
         if not 0 < self.server_lr < float("inf"):
             raise ValueError(f"server_lr must be positive, got {self.server_lr}.")
 

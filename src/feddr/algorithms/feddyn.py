@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-from feddr import tree
+from feddr import limits, tree
 from feddr.algorithms.algorithm import Prox, Uploads
 from feddr.local import Solution, Subproblem
 from feddr.tree import Tree
@@ -69,6 +69,7 @@ class FedDyn:
     mean_gradient: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
+        limits.numbers(self, "eta")
         if not 0 < self.eta < float("inf"):
             raise ValueError(f"eta must be positive, got {self.eta}.")
 

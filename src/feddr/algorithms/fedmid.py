@@ -5,7 +5,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
-from feddr import tree
+from feddr import limits, tree
 from feddr.algorithms.algorithm import Prox, Uploads
 from feddr.algorithms.fedavg import Server
 from feddr.local import Solution, Subproblem
@@ -66,6 +66,7 @@ class FedMid:
     mean_gradient: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
+        limits.numbers(self, "server_lr")
         if not 0 < self.server_lr < float("inf"):
             raise ValueError(f"server_lr must be positive, got {self.server_lr}.")
         if self.proximal not in PROXIMAL:

@@ -8,7 +8,7 @@ import jax
 import numpy as np
 import optax
 
-from feddr import precision, tree
+from feddr import limits, precision, tree
 from feddr.algorithms.algorithm import Prox, Uploads
 from feddr.local import Solution, Subproblem
 from feddr.tree import Tree
@@ -162,6 +162,7 @@ class FedAvgM(_Stepping):
     momentum: float = 0.9
 
     def __post_init__(self) -> None:
+        limits.numbers(self, "server_lr", "momentum")
         _check(self.server_lr, momentum=self.momentum)
 
     def transformation(self) -> optax.GradientTransformation:
@@ -209,6 +210,7 @@ class FedAdam(_Stepping):
     tau: float = 1e-3
 
     def __post_init__(self) -> None:
+        limits.numbers(self, "server_lr", "tau", "b1", "b2")
         _check(self.server_lr, self.tau, b1=self.b1, b2=self.b2)
 
     def transformation(self) -> optax.GradientTransformation:
@@ -250,6 +252,7 @@ class FedYogi(_Stepping):
     tau: float = 1e-3
 
     def __post_init__(self) -> None:
+        limits.numbers(self, "server_lr", "tau", "b1", "b2")
         _check(self.server_lr, self.tau, b1=self.b1, b2=self.b2)
 
     def transformation(self) -> optax.GradientTransformation:
@@ -293,6 +296,7 @@ class FedAdagrad(_Stepping):
     tau: float = 1e-3
 
     def __post_init__(self) -> None:
+        limits.numbers(self, "server_lr", "tau")
         _check(self.server_lr, self.tau)
 
     def transformation(self) -> optax.GradientTransformation:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-from feddr import tree
+from feddr import limits, tree
 from feddr.algorithms.algorithm import Prox, Uploads
 from feddr.algorithms.fedavg import Server
 from feddr.algorithms.stepsizes import check_start
@@ -50,6 +50,7 @@ class FedPD:
     mean_gradient: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
+        limits.numbers(self, "eta")
         if not 0 < self.eta < float("inf"):
             raise ValueError(f"eta must be positive, got {self.eta}.")
         check_start(self.start)

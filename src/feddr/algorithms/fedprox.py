@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
+from feddr import limits
 from feddr.algorithms.algorithm import Prox, Uploads
 from feddr.algorithms.fedavg import FedAvg, Server
 from feddr.local import Solution, Subproblem
@@ -34,6 +35,7 @@ class FedProx:
     mean_gradient: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
+        limits.numbers(self, "mu")
         if not 0 < self.mu < float("inf"):
             raise ValueError(f"mu must be positive, got {self.mu}; mu = 0 is FedAvg.")
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-from feddr import tree
+from feddr import limits, tree
 from feddr.algorithms.algorithm import Prox, Uploads
 from feddr.local import Solution, Subproblem
 from feddr.tree import Tree
@@ -70,6 +70,7 @@ class MimeLite:
     mean_gradient: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
+        limits.numbers(self, "beta")
         if not 0 <= self.beta < 1:
             raise ValueError(f"beta must be at least 0 and below 1, got {self.beta}.")
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-from feddr import tree
+from feddr import limits, tree
 from feddr.algorithms.algorithm import Prox, Uploads
 from feddr.local import Solution, Subproblem
 from feddr.tree import Tree
@@ -60,6 +60,7 @@ class Scaffold:
     mean_gradient: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
+        limits.numbers(self, "server_lr")
         if not 0 < self.server_lr < float("inf"):
             raise ValueError(f"server_lr must be positive, got {self.server_lr}.")
 

@@ -17,6 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from feddr import limits
+
 STARTS = ("xbar", "own")
 SHOWN = 8
 """Step sizes that are written out, at most."""
@@ -26,7 +28,7 @@ class StepSizes(tuple[float, ...]):
     """One step size for each client."""
 
     def __new__(cls, etas: Iterable[float]) -> "StepSizes":
-        found = super().__new__(cls, map(float, etas))
+        found = super().__new__(cls, (float(limits.number("eta", eta)) for eta in etas))
         for i, eta in enumerate(found):
             if not 0 < eta < float("inf"):
                 raise ValueError(f"eta must be positive for every client, got {eta} for client {i}.")

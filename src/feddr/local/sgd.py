@@ -6,7 +6,7 @@ from typing import ClassVar
 import jax.numpy as jnp
 import numpy as np
 
-from feddr import tree
+from feddr import limits, tree
 from feddr.local import batches
 from feddr.local.solver import Batches, State
 from feddr.local.subproblem import Facts, Subproblem
@@ -42,6 +42,7 @@ class SGD:
     certified: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
+        limits.numbers(self, "lr", "momentum")
         if not 0 < self.lr < float("inf"):
             raise ValueError(f"lr must be positive, got {self.lr}.")
         if not 0 <= self.momentum < 1:
