@@ -1,7 +1,7 @@
 """Sampling schemes: what is drawn agrees with the probabilities that are promised."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -154,6 +154,9 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     "m not whole": (lambda: Uniform(2.5), "got 2.5"),  # type: ignore[arg-type]
     "m above n": (lambda: Uniform(5).check(4), "m=5 for n=4"),
     "p zero": (lambda: Independent(0.0), "p=0.0"),
+    "p no number": (lambda: Independent(cast(Any, 1j)), "p must be a number, got 1j"),
+    "p text": (lambda: Independent(cast(Any, "0.5")), "p must be a number, got '0.5'"),
+    "p of texts": (lambda: Independent(cast(Any, ["a"])), "A probability 0 < p_i <= 1 must be a number, got 'a'"),
     "p above one": (lambda: Independent(1.5), "p=1.5"),
     "p not a number": (lambda: Independent(float("nan")), "p=nan"),
     "a client's p zero": (lambda: Independent([0.5, 0.0]), "client 1 has 0.0"),

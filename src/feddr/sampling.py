@@ -20,6 +20,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from feddr import limits
 from feddr.refusal import one_line
 
 _TOLERANCE = 1e-9  # for sums of probabilities that were written as decimals
@@ -109,9 +110,11 @@ class Independent:
     p: float | Sequence[float]
 
     def __post_init__(self) -> None:
-        if isinstance(self.p, Sequence | np.ndarray):
+        if not isinstance(self.p, str | bytes) and (isinstance(self.p, Sequence) or getattr(self.p, "ndim", 0)):
             object.__setattr__(self, "p", _each("a probability 0 < p_i <= 1", self.p, 1))
-        elif not 0 < self.p <= 1:
+            return
+        limits.numbers(self, "p")
+        if not 0 < self.p <= 1:
             raise ValueError(f"Independent needs a probability 0 < p <= 1, got p={self.p}; with p=0 nobody takes part.")
 
     def check(self, n: int) -> None:
@@ -301,7 +304,8 @@ def _length(scheme: str, clients: int, n: int) -> None:
 
 
 def _each(what: str, values: Sequence[float], largest: float) -> tuple[float, ...]:
-    for i, v in enumerate(values):
+    found = [float(limits.number(what.capitalize(), v)) for v in values]
+    for i, v in enumerate(found):
         if not 0 < v <= largest:
             raise ValueError(f"Every client needs {what}, client {i} has {v}; leave out a client with 0.")
-    return tuple(map(float, values))
+    return tuple(found)
