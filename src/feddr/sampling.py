@@ -15,7 +15,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from numbers import Integral
-from typing import Protocol
+from typing import Any, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -110,12 +110,14 @@ class Independent:
     p: float | Sequence[float]
 
     def __post_init__(self) -> None:
-        if not isinstance(self.p, str | bytes) and (isinstance(self.p, Sequence) or getattr(self.p, "ndim", 0)):
-            object.__setattr__(self, "p", _each("a probability 0 < p_i <= 1", self.p, 1))
+        several = isinstance(self.p, Sequence | np.ndarray) and not isinstance(self.p, str | bytes)
+        if several and np.ndim(self.p):
+            object.__setattr__(self, "p", _each("a probability 0 < p_i <= 1", cast(Any, self.p), 1))
             return
-        limits.numbers(self, "p")
-        if not 0 < self.p <= 1:
-            raise ValueError(f"Independent needs a probability 0 < p <= 1, got p={self.p}; with p=0 nobody takes part.")
+        p = limits.number("p", self.p)
+        if not 0 < p <= 1:
+            raise ValueError(f"Independent needs a probability 0 < p <= 1, got p={p}; with p=0 nobody takes part.")
+        object.__setattr__(self, "p", p)
 
     def check(self, n: int) -> None:
         """Raise ValueError unless there is one p for everybody or one for each of the n clients."""

@@ -105,7 +105,9 @@ def real(leaf: Any) -> jax.Array:
         raise TypeError(f"A regulariser acts on real numbers, got {array.dtype}; make floats of them first.")
     if not jnp.issubdtype(array.dtype, jnp.floating) or array.dtype == np.longdouble:
         return jnp.asarray(array, float)
-    return jnp.asarray(array, array.dtype.newbyteorder("="))
+    return jnp.asarray(
+        array if isinstance(array, jax.Array) else array.astype(array.dtype.newbyteorder("="), copy=False)
+    )
 
 
 def wide(leaf: Any) -> jax.Array:
