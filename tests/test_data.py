@@ -104,6 +104,7 @@ def test_whole_numbers_stay_whole(dtype: Any) -> None:
         (["a", "b"], "got <U1"),
         ([b"a"], r"got \|S1"),
         (np.array(["2020-01-01"], "datetime64[D]"), "got datetime64"),
+        (np.array([3], "timedelta64[D]"), "got timedelta64"),
         (np.zeros(2, [("a", float)]), "got "),
         (pd.DataFrame({"a": [0.5], "sex": ["f"]}), "got objects of type str"),
         (pd.DataFrame({"a": pd.array([0.5, None], "Float64"), "b": [True, False]}), "got objects of type NAType"),
@@ -120,6 +121,11 @@ def test_samples_that_no_run_can_hold_are_refused_by_name(values: Any, message: 
         FederatedData.generated(lambda i: {"x": values if i else np.ones(len(values))}, [len(values)] * 2)
     with pytest.raises(ValueError, match=r"^x must"):
         Part({"x": np.ma.asarray(values) if np.ma.is_masked(values) else np.asarray(values)}, np.array([0, 1]))
+
+
+def test_rows_of_several_lengths_are_refused_by_name() -> None:
+    with pytest.raises(ValueError, match="x of train client 0 must have rows of one length"):
+        FederatedData.from_clients([{"x": [[1.0, 2.0], [3.0]]}])
 
 
 def test_samples_beyond_single_precision_are_refused_there_alone() -> None:

@@ -150,7 +150,8 @@ def test_lists_tuples_and_arrays_make_equal_hashable_schemes() -> None:
 
 REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     "no client": (lambda: Full().check(0), "at least 1, got 0"),
-    "m zero": (lambda: Uniform(0), "m must be a whole number"),
+    "m zero": (lambda: Uniform(0), "m must be at least 1, got 0"),
+    "m a truth value": (lambda: Uniform(True), "m must be a whole number, got True"),
     "m not whole": (lambda: Uniform(2.5), "got 2.5"),  # type: ignore[arg-type]
     "m above n": (lambda: Uniform(5).check(4), "m=5 for n=4"),
     "p zero": (lambda: Independent(0.0), "p=0.0"),

@@ -86,9 +86,11 @@ def test_a_plain_number_comes_back_as_one() -> None:
     assert {name: type(value) for name, value in store[0].items()} == {"count": int, "share": float, "x": np.ndarray}
 
 
-def test_a_negative_budget_is_refused() -> None:
-    with pytest.raises(ValueError, match="at least 0 bytes, got -1"):
+def test_a_budget_that_is_no_number_of_bytes_is_refused() -> None:
+    with pytest.raises(ValueError, match="client_memory must be at least 0, got -1; it is in bytes"):
         ClientStore(budget=-1)
+    with pytest.raises(ValueError, match="client_memory must be a whole number, got 'auto'"):
+        ClientStore(budget="auto")  # type: ignore[arg-type]
 
 
 ALGORITHMS = [

@@ -34,7 +34,10 @@ def numbers(what: str, values: ArrayLike) -> NDArray[Any]:
             f"{what} must have a number in every place, got a masked array without {np.sum(np.ma.getmask(values))} of "
             f"{np.size(values)}; fill them in, or leave out what has none."
         )
-    found = np.asarray(values)
+    try:
+        found = np.asarray(values)
+    except ValueError:  # what NumPy says of it names no array
+        raise ValueError(f"{what} must have rows of one length, got rows of several; pad or cut them.") from None
     if found.dtype == object:
         found = _unboxed(what, found)
     if found.dtype.kind in "biuf":
@@ -42,7 +45,7 @@ def numbers(what: str, values: ArrayLike) -> NDArray[Any]:
     import jax.numpy as jnp
 
     for kind, held in ((jnp.floating, np.float32), (jnp.integer, np.int8)):  # bfloat16, int4 and the like
-        if jnp.issubdtype(found.dtype, kind):
+        if found.dtype.kind != "m" and jnp.issubdtype(found.dtype, kind):  # NumPy's durations are whole numbers to it
             return found.astype(held)
     raise ValueError(f"{what} must be real or whole numbers, got {found.dtype}; make numbers of it first.")
 

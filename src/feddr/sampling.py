@@ -14,7 +14,6 @@ import operator
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from numbers import Integral
 from typing import Any, Protocol, cast
 
 import numpy as np
@@ -50,7 +49,7 @@ class Full:
 
     def check(self, n: int) -> None:
         """Raise ValueError unless there is at least one client."""
-        _whole("The number of clients n", n)
+        limits.whole("The number of clients n", n, 1)
 
     def draw(self, n: int, rng: np.random.Generator) -> NDArray[np.int64]:  # noqa: ARG002  nothing is random here
         """Return all clients."""
@@ -79,7 +78,7 @@ class Uniform:
     m: int
 
     def __post_init__(self) -> None:
-        _whole("Uniform's m", self.m)
+        object.__setattr__(self, "m", limits.whole("Uniform's m", self.m, 1))
 
     def check(self, n: int) -> None:
         """Raise ValueError unless m <= n."""
@@ -121,7 +120,7 @@ class Independent:
 
     def check(self, n: int) -> None:
         """Raise ValueError unless there is one p for everybody or one for each of the n clients."""
-        _whole("The number of clients n", n)
+        limits.whole("The number of clients n", n, 1)
         if isinstance(self.p, Sequence):
             _length("Independent", len(self.p), n)
 
@@ -155,8 +154,7 @@ class Partitioned:
     def __post_init__(self) -> None:
         given = self.blocks.tolist() if isinstance(self.blocks, np.ndarray) else self.blocks
         if not isinstance(given, Sequence):
-            _whole("Partitioned's number of blocks", given)
-            object.__setattr__(self, "blocks", int(given))
+            object.__setattr__(self, "blocks", limits.whole("Partitioned's number of blocks", given, 1))
             return
         try:
             blocks = tuple(tuple(sorted(map(operator.index, block))) for block in given)
@@ -260,7 +258,7 @@ class Systematic:
     @classmethod
     def proportional(cls, sizes: Sequence[float], m: int) -> "Systematic":
         """Return the scheme with p_i = min(1, c size_i), where c makes them sum to m."""
-        _whole("Systematic's m", m)
+        m = limits.whole("Systematic's m", m, 1)
         size = np.array(_each("a size 0 < size_i < inf", sizes, sys.float_info.max))
         if m > len(size):
             raise ValueError(f"Systematic draws m distinct clients, got m={m} for n={len(size)}; take m <= n.")
@@ -293,11 +291,6 @@ class Systematic:
 
 def _subset(n: int, m: int, rng: np.random.Generator) -> NDArray[np.int64]:
     return np.sort(rng.choice(n, m, replace=False, shuffle=False))
-
-
-def _whole(what: str, value: object) -> None:
-    if not isinstance(value, Integral) or value < 1:
-        raise ValueError(f"{what} must be a whole number of at least 1, got {value}.")
 
 
 def _length(scheme: str, clients: int, n: int) -> None:

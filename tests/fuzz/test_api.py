@@ -21,8 +21,8 @@ SEED = int(os.environ.get("FEDDR_FUZZ_SEED", "0"))
 Grammar = Callable[[random.Random], Case]
 KINDS: dict[str, tuple[float, int, Grammar]] = {
     "regularisers": (0.4, 30, api_prox.drawn),
-    "data": (0.25, 0, api_data.drawn),
-    "arguments": (0.2, 0, api_arguments.drawn),
+    "data": (0.25, 20, api_data.drawn),
+    "arguments": (0.2, 20, api_arguments.drawn),
     "runs": (0.15, 4, api_runs.drawn),
 }
 """Grammars, with their share of the cases, and how many of them there are in a test of everything."""

@@ -9,6 +9,8 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
+from feddr import limits
+
 BUDGET = 2 * 2**30
 """Bytes of client state that are kept in memory unless a run says otherwise."""
 
@@ -32,9 +34,7 @@ class ClientStore(MutableMapping[int, Any]):
     """
 
     def __init__(self, budget: int = BUDGET, folder: Path | None = None) -> None:
-        if budget < 0:
-            raise ValueError(f"The memory for client states must be at least 0 bytes, got {budget}.")
-        self.budget, self.folder = budget, folder
+        self.budget, self.folder = limits.whole("client_memory", budget, 0, "it is in bytes"), folder
         self._memory: dict[int, Any] = {}
         self._places: dict[int, int] = {}
         self._segments: list[NDArray[Any]] = []
