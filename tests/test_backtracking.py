@@ -103,6 +103,7 @@ def test_a_subproblem_that_turns_out_not_to_be_convex_is_not_certified() -> None
     assert solution.missed
 
 
+@pytest.mark.slow
 def test_engines_take_back_the_same_steps() -> None:
     settings: dict[str, Any] = {"local": local.Accelerated(stopping=local.Epochs(12)), "rounds": 1}
     problem = make(poisson)
@@ -128,7 +129,7 @@ def test_poisson_regression_agrees_with_scikit_learn() -> None:
     [
         (feddr.simulate, make(huber, curvature=(0.0, 1e-2)), local.Accelerated()),
         (feddr.simulate, make(huber), local.Accelerated(max_steps=3)),
-        (feddr.reference, make(huber), local.Accelerated(max_steps=3)),
+        pytest.param(feddr.reference, make(huber), local.Accelerated(max_steps=3), marks=pytest.mark.slow),
     ],
     ids=["bounds that do not hold", "too few steps", "reference"],
 )

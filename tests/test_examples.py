@@ -80,7 +80,13 @@ CHECKS = {
 }
 
 
-@pytest.mark.parametrize("name", NAMES)
+QUICK = ("tour", "heart_disease", "asynchronous", "own_algorithm")
+"""``make test-slow`` has the others."""
+
+
+@pytest.mark.parametrize(
+    "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in NAMES]
+)
 def test_example(
     name: str, load: Callable[[str], ModuleType], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

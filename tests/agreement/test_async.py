@@ -129,7 +129,7 @@ def steps_until_solved(problem: feddr.Problem, **changes: Any) -> feddr.Result:
     )
 
 
-@pytest.mark.parametrize("weights", ["uniform", "samples"])
+@pytest.mark.parametrize("weights", [pytest.param("uniform", marks=pytest.mark.slow), "samples"])
 def test_l1_least_squares_with_stale_reads_against_scikit_learn(
     regression_data: feddr.FederatedData, weights: str
 ) -> None:
@@ -144,6 +144,7 @@ def test_l1_least_squares_with_stale_reads_against_scikit_learn(
     assert result.history.last.gradient_mapping < 1e-8
 
 
+@pytest.mark.slow
 def test_simplex_with_drop_outs_against_cvxpy(regression_data: feddr.FederatedData) -> None:
     problem = feddr.Problem(squares, regression_data, np.full(6, 1 / 6), feddr.prox.Simplex(), "samples")
     result = steps_until_solved(problem, delays=ROUGH)

@@ -28,8 +28,7 @@ def largest_curvature(problem: feddr.Problem, i: int, points: list[Tree]) -> flo
         return max(float(np.max(np.abs(np.linalg.eigvalsh(hessian(ravel_pytree(x)[0]))))) for x in points)
 
 
-@pytest.mark.parametrize("alpha", [0.5, 1.0, 1.6])
-@pytest.mark.parametrize("g", [None, feddr.prox.L1(0.02)], ids=["smooth", "l1"])
+@pytest.mark.parametrize(("alpha", "g"), [(0.5, None), (1.0, feddr.prox.L1(0.02)), (1.6, feddr.prox.L1(0.02))])
 def test_v_never_increases(class_data: feddr.FederatedData, alpha: float, g: feddr.prox.Regulariser | None) -> None:
     problem = network(class_data, g)
     algorithm = feddr.FedDR(eta=0.99 * (2 - alpha) / (2 * L), alpha=alpha, init="full")

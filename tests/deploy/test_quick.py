@@ -1,4 +1,4 @@
-"""One federation of four nodes, for every test run: it starts, works, agrees with the reference loop, and ends."""
+"""One federation of four nodes, the quickest of the real ones: it starts, agrees with the reference loop, and ends."""
 
 from collections.abc import Iterator
 
@@ -9,6 +9,8 @@ from feddr.deploy.address import parse
 from feddr.deploy.check_link import link
 from tests.deploy.harness import Federation
 from tests.deploy.outcome import APP, counted_once, invariant, is_the_reference_run
+
+pytestmark = pytest.mark.deploy
 
 
 @pytest.fixture(scope="module")

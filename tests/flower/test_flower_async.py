@@ -46,8 +46,10 @@ def run(folder: Path, algorithm: Any, grid: FakeGrid | None = None, **more: Any)
 
 @pytest.mark.parametrize(
     "algorithm",
-    [feddr.AsyncFedDR(eta=1.0, alpha=0.9), feddr.AsyncFedDR(eta=1.0, alpha=0.9, init="full", buffer=2)],
-    ids=repr,
+    [
+        pytest.param(feddr.AsyncFedDR(eta=1.0, alpha=0.9), marks=pytest.mark.slow, id="one by one"),
+        pytest.param(feddr.AsyncFedDR(eta=1.0, alpha=0.9, init="full", buffer=2), id="two at a time"),
+    ],
 )
 def test_clients_of_different_speeds_reach_the_pooled_solution(tmp_path: Path, algorithm: feddr.AsyncFedDR) -> None:
     run(tmp_path, algorithm)
