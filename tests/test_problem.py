@@ -133,7 +133,9 @@ def test_bad_models_are_refused(make: Any) -> None:
         make()
 
 
-@pytest.mark.parametrize("precisions", [["float64"], ["float32", "float64", "float32"]])
+@pytest.mark.parametrize(
+    "precisions", [["float64"], pytest.param(["float32", "float64", "float32"], marks=pytest.mark.slow)]
+)
 def test_a_loss_may_refer_to_arrays_in_either_precision(precisions: list[str]) -> None:
     rng, offset = np.random.default_rng(0), np.array([0.5, -1.0, 2.0])
     clients = [{"x": rng.normal(size=(n, 3)), "y": rng.normal(size=n)} for n in (5, 9)]

@@ -196,7 +196,9 @@ def test_everything_public_is_there() -> None:
     assert set(feddr.__all__) <= set(dir(feddr))
 
 
-@pytest.mark.parametrize("kind", ["rounds", "certified", "checkpoints", "clock"])
+@pytest.mark.parametrize(
+    "kind", ["rounds", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("certified", "checkpoints", "clock"))]
+)
 def test_samples_leave_the_device_with_the_run(problem: feddr.Problem, kind: str, tmp_path: Path) -> None:
     def run() -> None:
         if kind == "clock":

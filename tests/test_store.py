@@ -103,7 +103,11 @@ ALGORITHMS = [
 ]
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS, ids=lambda a: type(a).__name__)
+@pytest.mark.parametrize(
+    "algorithm",
+    [*ALGORITHMS[1:3], *(pytest.param(one, marks=pytest.mark.slow) for one in (ALGORITHMS[0], *ALGORITHMS[3:]))],
+    ids=repr,
+)
 def test_a_run_is_the_same_with_states_on_disk(algorithm: feddr.algorithms.Algorithm) -> None:
     data = make_classes((5, 9, 12, 7, 30, 8), 4, 3, seed=0)
     problem = feddr.Problem.classification(feddr.models.mlp([4, 5, 3]), data)
