@@ -61,3 +61,10 @@ def test_whole_numbers_of_numpy_are_as_good(tmp_path: Path) -> None:
     result.save(tmp_path)
     settings = json.loads((tmp_path / "settings.json").read_text())
     assert (settings["rounds"], settings["seed"], settings["evaluate_every"]) == (2, 3, 1)
+
+
+def test_whole_numbers_of_other_libraries_become_pythons() -> None:
+    counts: dict[str, Any] = {"epochs": np.int8(2), "batch_size": np.uint64(2)}
+    solver = feddr.local.SGD(lr=0.1, **counts)
+    assert [type(count) for count in (solver.epochs, solver.batch_size)] == [int, int]
+    assert solver.num_steps(5) == 6

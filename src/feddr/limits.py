@@ -46,6 +46,11 @@ def whole(name: str, value: Any, least: int | None = None, remedy: str = "") -> 
     return int(value)
 
 
+def count(owner: object, name: str, least: int, remedy: str = "") -> None:
+    """Make this field of a frozen dataclass Python's own whole number, and refuse what is none or below the least."""
+    object.__setattr__(owner, name, whole(name, getattr(owner, name), least, remedy))
+
+
 def cores() -> int:
     """Return how many cores there are for this process."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

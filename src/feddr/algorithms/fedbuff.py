@@ -45,7 +45,7 @@ class FedBuff:
     mean_gradient: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        limits.whole("buffer", self.buffer, 1)
+        limits.count(self, "buffer", 1)
         if not 0 < self.server_lr < float("inf"):
             raise ValueError(f"server_lr must be positive, got {self.server_lr}.")
 

@@ -92,7 +92,7 @@ class Accelerated:
     def __post_init__(self) -> None:
         if not 0 < self.tol < float("inf"):
             raise ValueError(f"tol must be positive, got {self.tol}.")
-        limits.whole("max_steps", self.max_steps, 1)
+        limits.count(self, "max_steps", 1)
 
     def num_steps(self, size: int) -> int:
         return self.max_steps

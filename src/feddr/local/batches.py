@@ -1,6 +1,7 @@
 """Random batches over epochs: each sample once in an epoch, the last batch holding what is left."""
 
 import functools
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,11 +10,18 @@ from feddr import limits
 from feddr.local.solver import Batches
 
 
-def check(epochs: int, batch_size: int | None) -> None:
-    """Refuse epochs or batch sizes that are not whole, or below one."""
-    limits.whole("epochs", epochs, 1)
-    if batch_size is not None:
-        limits.whole("batch_size", batch_size, 1, "None takes all samples in every step")
+class InBatches(Protocol):
+    """A solver that works on batches."""
+
+    @property
+    def batch_size(self) -> int | None: ...
+
+
+def check(solver: InBatches) -> None:
+    """Refuse a solver whose epochs or batch size are not whole, or below one."""
+    limits.count(solver, "epochs", 1)
+    if solver.batch_size is not None:
+        limits.count(solver, "batch_size", 1, "None takes all samples in every step")
 
 
 def num_steps(size: int, epochs: int, batch_size: int | None) -> int:

@@ -41,7 +41,7 @@ class Optax:
     step_size: ClassVar[None] = None
 
     def __post_init__(self) -> None:
-        batches.check(self.epochs, self.batch_size)
+        batches.check(self)
 
     def num_steps(self, size: int) -> int:
         return batches.num_steps(size, self.epochs, self.batch_size)

@@ -47,7 +47,7 @@ class SGD:
             raise ValueError(f"lr must be positive, got {self.lr}.")
         if not 0 <= self.momentum < 1:
             raise ValueError(f"momentum must be at least 0 and below 1, got {self.momentum}.")
-        batches.check(self.epochs, self.batch_size)
+        batches.check(self)
 
     @property
     def step_size(self) -> float | None:

@@ -96,7 +96,7 @@ class Epochs:
     epochs: int
 
     def __post_init__(self) -> None:
-        limits.whole("epochs", self.epochs, 1)
+        limits.count(self, "epochs", 1)
 
     def holds(self, error: Any, moved: Any, steps: Any, facts: Facts) -> Any:
         return steps > self.epochs
