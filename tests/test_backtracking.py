@@ -1,6 +1,7 @@
 """Accelerated where the curvature is an estimate: steps are tested, errors bound, and what was missed is told."""
 
 import warnings
+from pathlib import Path
 from typing import Any
 
 import jax.numpy as jnp
@@ -15,6 +16,7 @@ from feddr.engines.compiled import CompiledClients
 from feddr.engines.evaluate import Evaluator
 from feddr.engines.rounds import AccuracyWarning, DivergedError
 from feddr.local import Curvature, Estimate, Facts, Subproblem
+from feddr.theory.advice import CurvatureWarning
 
 
 def huber(params: Any, batch: Any) -> Any:
@@ -168,3 +170,79 @@ def test_a_curvature_that_is_not_finite_is_refused(engine: Any) -> None:
     problem = feddr.Problem(lambda x, b: b["a"] * jnp.maximum(x, 0.0) ** 1.5, data, np.zeros(()))
     with pytest.raises(ValueError, match="second derivatives of f_0 must be finite at x"):
         engine(problem, feddr.FedDR(eta=1.0, alpha=1.0), local=local.Accelerated(), rounds=1)
+
+
+def narrow(params: Any, batch: Any) -> Any:
+    """A valley of width 0.1 around y: its curvature is 100 at the bottom and 0 a little further away."""
+    r = (params - batch["y"]) / 0.1
+    return jnp.sqrt(1 + jnp.sum(r**2, axis=-1))
+
+
+def apart() -> feddr.Problem:
+    """Two clients with valleys at 1 and at -1: where all are together, at 0, nobody shows how curved it gets."""
+    data = feddr.FederatedData.from_clients([{"y": np.full((1, 1), y)} for y in (1.0, -1.0)])
+    return feddr.Problem(narrow, data, np.zeros(1))
+
+
+@pytest.mark.parametrize("steps", [1, 2, 5])
+@pytest.mark.parametrize("name", LOSSES)
+def test_epochs_are_steps_however_many_trials_they_take(name: str, steps: int) -> None:
+    problem, z = make(LOSSES[name]), np.array([0.5, 0.3, -0.2])
+    sub = Subproblem(start=np.zeros(3), center=z, eta=20.0)
+    found = solve(problem, local.Accelerated(stopping=local.Epochs(steps)), sub)
+    assert not found.missed
+    assert found.steps >= 2 * steps  # the gradient of each step and the one that tests it
+    distances = [np.linalg.norm(x - minimiser(problem, sub)) for x in (sub.start, found.x)]
+    assert distances[1] < distances[0]
+
+
+def test_the_curvature_that_a_solver_met_is_between_those_of_the_loss() -> None:
+    sub = Subproblem(start=np.zeros(1), center=np.zeros(1), eta=1.0)
+    found = solve(apart(), local.Accelerated(tol=1e-10), sub).met
+    assert 0 <= found.lower <= 0.1
+    assert 10 < found.upper <= 100
+    known = feddr.Problem(narrow, apart().data, np.zeros(1), curvature=(0.0, 100.0))
+    assert solve(known, local.Accelerated(tol=1e-10), sub).met is None
+
+
+def certified(problem: feddr.Problem, engine: Any = feddr.simulate, eta: Any = 0.2, **more: Any) -> feddr.Result:
+    algorithm = feddr.FedDR(eta=eta, alpha=1.0 if eta != "auto" else "auto")
+    return engine(problem, algorithm, local=local.Accelerated(tol=1e-10), precision="float64", **more)
+
+
+def test_engines_meet_the_same_curvature_and_checkpoints_keep_it(tmp_path: Path) -> None:
+    whole = certified(apart(), rounds=4).state.met
+    assert sorted(whole) == [0, 1]
+    plain = certified(apart(), feddr.reference, rounds=4).state.met
+    assert np.allclose(list(whole.values()), list(plain.values()), rtol=1e-6)
+    certified(apart(), rounds=2, checkpoint=tmp_path)
+    assert certified(apart(), rounds=4, checkpoint=tmp_path, resume=True).state.met == whole
+
+
+def test_certificates_count_what_clients_met() -> None:
+    """At the ends of the run the loss is flat; a client that has been in its valley knows better."""
+    result = certified(apart(), rounds=3, certify=True)
+    at_ends = feddr.theory.smoothness(apart(), [result.params]).L
+    met = max(found.upper for found in result.state.met.values())
+    assert at_ends < 1 / 0.2 < met
+    found = feddr.certify.certificate(result)
+    assert not found.certified
+    assert not next(h for h in found.hypotheses if h.name == "step size eta").holds
+
+
+@pytest.mark.parametrize("engine", [feddr.simulate, feddr.reference])
+def test_step_sizes_for_too_small_an_estimate_are_told(engine: Any) -> None:
+    with pytest.warns(CurvatureWarning, match="clients met") as told:
+        result = certified(apart(), engine, eta="auto", rounds=3)
+    better = feddr.theory.recommend(apart(), met=result.state.met)
+    assert better.eta < result.algorithm.eta / 2
+    assert f"eta={better.eta:.4g}, alpha={better.alpha:.4g}" in str(told[0].message)
+
+
+def test_an_estimate_that_is_right_is_not_talked_about() -> None:
+    def squares(params: Any, batch: Any) -> Any:
+        return 0.5 * (batch["x"] @ params - batch["y"]) ** 2
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        certified(make(squares), eta="auto", rounds=3)

@@ -68,3 +68,27 @@ def test_whole_numbers_of_other_libraries_become_pythons() -> None:
     solver = feddr.local.SGD(lr=0.1, **counts)
     assert [type(count) for count in (solver.epochs, solver.batch_size)] == [int, int]
     assert solver.num_steps(5) == 6
+
+
+@pytest.mark.parametrize("value", ["0.1", None, [0.1], float("nan"), float("inf"), 0, -1])
+@pytest.mark.parametrize(
+    ("make", "name"),
+    [
+        (lambda value: feddr.FedBuff(server_lr=value), "server_lr"),
+        (lambda value: feddr.local.SGD(lr=value), "lr"),
+        (lambda value: feddr.local.Accelerated(tol=value), "tol"),
+        (lambda value: feddr.local.Tolerance(value), "tol"),
+        (lambda value: feddr.local.Absolute(value), "M"),
+        (lambda value: feddr.local.Relative(value), "theta_hat"),
+        (lambda value: feddr.local.Relative(0.1, start=value), "start"),
+        (lambda value: feddr.AsyncFedDR(alpha=value), "alpha"),
+    ],
+)
+def test_parts_refuse_what_is_not_a_positive_number(make: Any, name: str, value: Any) -> None:
+    with pytest.raises(ValueError, match=f"^{name} must be"):
+        make(value)
+
+
+def test_numbers_of_numpy_become_pythons_own() -> None:
+    for solver in (feddr.local.Accelerated(tol=np.float32(0.5)), feddr.local.Accelerated(tol=np.array(0.5))):
+        assert type(solver.tol) is float

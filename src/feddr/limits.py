@@ -89,3 +89,12 @@ def numbers(owner: object, *names: str) -> None:
     """Make these fields of a frozen dataclass Python's own numbers, and refuse anything else."""
     for name in names:
         object.__setattr__(owner, name, number(name, getattr(owner, name)))
+
+
+def positive(owner: object, *names: str) -> None:
+    """Make these fields of a frozen dataclass Python's own numbers, and refuse what is not positive and finite."""
+    numbers(owner, *names)
+    for name in names:
+        value = getattr(owner, name)
+        if not 0 < value < float("inf"):
+            raise ValueError(f"{name} must be positive and finite, got {value}.")

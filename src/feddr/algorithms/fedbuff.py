@@ -46,8 +46,7 @@ class FedBuff:
 
     def __post_init__(self) -> None:
         limits.count(self, "buffer", 1)
-        if not 0 < self.server_lr < float("inf"):
-            raise ValueError(f"server_lr must be positive, got {self.server_lr}.")
+        limits.positive(self, "server_lr")
 
     def factor(self, staleness: int) -> float:
         return 1.0 / math.sqrt(1.0 + staleness)

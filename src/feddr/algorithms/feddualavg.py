@@ -67,9 +67,7 @@ class FedDualAvg:
     mean_gradient: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        limits.numbers(self, "server_lr")
-        if not 0 < self.server_lr < float("inf"):
-            raise ValueError(f"server_lr must be positive, got {self.server_lr}.")
+        limits.positive(self, "server_lr")
 
     def server(self, x0: Tree) -> Server:
         return Server(xbar=x0, dual=x0, tau=0.0)

@@ -69,9 +69,7 @@ class FedDyn:
     mean_gradient: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        limits.numbers(self, "eta")
-        if not 0 < self.eta < float("inf"):
-            raise ValueError(f"eta must be positive, got {self.eta}.")
+        limits.positive(self, "eta")
 
     def server(self, x0: Tree) -> Server:
         return Server(x0, tree.zeros_like(x0))

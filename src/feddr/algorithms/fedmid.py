@@ -66,9 +66,7 @@ class FedMid:
     mean_gradient: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        limits.numbers(self, "server_lr")
-        if not 0 < self.server_lr < float("inf"):
-            raise ValueError(f"server_lr must be positive, got {self.server_lr}.")
+        limits.positive(self, "server_lr")
         if self.proximal not in PROXIMAL:
             raise ValueError(f"proximal must be one of {', '.join(PROXIMAL)}, got {self.proximal!r}.")
 

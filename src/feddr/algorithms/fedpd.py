@@ -50,9 +50,7 @@ class FedPD:
     mean_gradient: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        limits.numbers(self, "eta")
-        if not 0 < self.eta < float("inf"):
-            raise ValueError(f"eta must be positive, got {self.eta}.")
+        limits.positive(self, "eta")
         check_start(self.start)
 
     def server(self, x0: Tree) -> Server:

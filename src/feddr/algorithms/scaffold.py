@@ -60,9 +60,7 @@ class Scaffold:
     mean_gradient: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        limits.numbers(self, "server_lr")
-        if not 0 < self.server_lr < float("inf"):
-            raise ValueError(f"server_lr must be positive, got {self.server_lr}.")
+        limits.positive(self, "server_lr")
 
     def server(self, x0: Tree) -> Server:
         return Server(x0, tree.zeros_like(x0))

@@ -213,16 +213,16 @@ def certificate(result: "Result", *, F_star: float = 0.0) -> Certificate:
 
 
 def _end_of_run(watch: Watch) -> tuple[float, float]:
-    """Return L over both ends of the run, and by how much the errors grow with the curvature found at its end.
+    """Return L over both ends of the run and the clients' ways, and by how much the errors grow with what was found.
 
-    Errors were measured with the curvature at the start; where that is an estimate, the end may be more curved.
+    Errors were measured with the curvature at the start; where that is an estimate, the rest may be more curved.
     """
     start = watch.smoothness
     etas = np.array([watch.roles.eta(i) for i in range(len(start.lowers))])
     scale = etas / float(watch.roles.server.eta)
     if start.exact:
         return float(np.max(scale * start.per_client)), 1.0
-    end = smoothness(watch.problem, [watch.xbar])
+    end = smoothness(watch.problem, [watch.xbar]).including(watch.met)
     before, after = (1 / etas + np.minimum(found.lowers, 0.0) for found in (start, end))
     looser = float(np.max((before / after) ** 2)) if np.all(after > 0) else math.inf
     return float(np.max(scale * end.per_client)), looser

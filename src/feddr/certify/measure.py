@@ -11,6 +11,7 @@ from feddr import precision, tree
 from feddr.algorithms import Asynchronous, FedDR, Roles
 from feddr.algorithms.feddr import Client
 from feddr.engines.rounds import Progress, State
+from feddr.local import Estimate
 from feddr.problem import Problem, gradient_mapping
 from feddr.sampling import Sampling
 from feddr.theory.smoothness import Smoothness, smoothness
@@ -138,11 +139,12 @@ class Watch:
         self.updates: dict[int, int] = {}
         self.rounds: list[Measurement] = []
         self.xbar: Tree = problem.init
+        self.met: dict[int, Estimate] = {}
 
     def __call__(self, progress: Progress) -> None:
         """Measure the round that has just ended."""
         state = progress.state
-        self.xbar = state.server.xbar
+        self.xbar, self.met = state.server.xbar, state.met
         value, errors = _over_clients(self.problem, self.algorithm, state, self._mu)
         F, mapping = self._at_xbar()
         gap = bookkeeping_gap(self.problem, self.algorithm, state) / (1.0 + tree.norm(state.server.xtilde))

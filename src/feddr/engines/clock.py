@@ -23,7 +23,7 @@ from feddr.engines.store import BUDGET
 from feddr.local import LocalSolver
 from feddr.problem import Problem
 from feddr.sampling import Full, Uniform
-from feddr.theory.advice import resolve
+from feddr.theory.advice import resolve, review
 
 
 def simulate_async(
@@ -139,7 +139,7 @@ def simulate_async(
     delays = Fixed(1.0) if delays is None else delays
     delays.check(n)
     plan.prepare(problem, local)
-    algorithm, words = resolve(algorithm, problem, Full(), local, eta=eta, alpha=alpha)
+    algorithm, words, *_ = chosen = resolve(algorithm, problem, Full(), local, eta=eta, alpha=alpha)
     dtype = precisions.of(precision)
     same = {
         "engine": "clock",
@@ -156,6 +156,7 @@ def simulate_async(
                 clock.play(keeper)
             finally:
                 clock.close()
+    review(chosen, run.state.met)
     settings = run.settings(words) | {
         "engine": "clock",
         "delays": repr(delays),

@@ -178,7 +178,8 @@ class Watched:
         """Go on from the measurements, and from the state, which must have been restored before."""
         watch, state = self.watch, self.run.state
         watch.rounds = [Measurement(*row) for row in arrays["rounds"].tolist()]
-        watch.clients, watch.updates, watch.xbar = dict(state.clients), dict(state.updates), state.server.xbar
+        watch.clients, watch.updates = dict(state.clients), dict(state.updates)
+        watch.xbar, watch.met = state.server.xbar, state.met
 
 
 def _settings(run: "Run", same: Mapping[str, Any]) -> dict[str, Any]:

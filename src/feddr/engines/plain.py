@@ -88,7 +88,8 @@ class PlainClients:
         if sub.probe is not None:
             mean = tree.cast(gradient(sub.probe, samples), self.dtype)
         x, error, steps = tree.cast(state.point, self.dtype), float(state.error), len(gradients)
-        return Solution(x, steps, error, mean, steps * lr, state.missed)
+        met = None if state.met is None else Estimate(*map(float, state.met))
+        return Solution(x, steps, error, mean, steps * lr, state.missed, met)
 
     def _curvature(self, i: int, samples: Tree) -> Curvature | Estimate:
         known = self.problem.known_curvature(i)

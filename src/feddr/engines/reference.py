@@ -15,7 +15,7 @@ from feddr.engines.rounds import Accepted, Callback, Progress, State
 from feddr.history import History, Row
 from feddr.local import LocalSolver
 from feddr.sampling import Full, Sampling
-from feddr.theory.advice import resolve
+from feddr.theory.advice import resolve, review
 
 
 def reference(
@@ -37,7 +37,7 @@ def reference(
     rounds, evaluate_every, seed = common.check_settings(rounds, evaluate_every, seed)
     check(algorithm, problem, sampling)
     dtype = precisions.of(precision)
-    algorithm, words = resolve(algorithm, problem, sampling, local, eta=eta, alpha=alpha)
+    algorithm, words, *_ = chosen = resolve(algorithm, problem, sampling, local, eta=eta, alpha=alpha)
     n, w, g = problem.data.num_clients, problem.client_weights, problem.regulariser
     roles = Roles(algorithm, w)
     v = roles.mean_weights
@@ -66,6 +66,7 @@ def reference(
                 common.warn_inaccurate(solution, i, k, local, algorithm)
             uploads.append(Accepted(v[i], w[i], new, upload))
             state.updates[i] = state.updates.get(i, 0) + 1
+            state.meet(i, solution.met)
             state.local_steps += int(solution.steps)
             state.bytes_down += common.wire_bytes(message, dtype)
             state.bytes_up += common.wire_bytes(upload, dtype)
@@ -102,6 +103,7 @@ def reference(
         asked = play(k, sampling.draw(n, common.sampling_rng(seed, k)))
     if history.last.round < k:
         evaluate(k)
+    review(chosen, state.met)
     settings = {"engine": "reference", "algorithm": repr(algorithm), "local": repr(local), "seed": seed, "rounds": k}
     if words:
         settings["step_sizes"] = words

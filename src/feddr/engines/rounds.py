@@ -15,7 +15,7 @@ from feddr import limits, precision, tree
 from feddr.algorithms import Uploads
 from feddr.algorithms.algorithm import Prox
 from feddr.history import History, Row
-from feddr.local import Solution
+from feddr.local import Estimate, Solution
 from feddr.prox import Regulariser, Zero
 from feddr.tree import Tree
 
@@ -71,6 +71,8 @@ class State:
         How many updates each of them has made.
     skipped
         How many updates were left out because they were not finite.
+    met
+        The least and the largest curvature of f_i that the solver of client i met, where it had to be estimated.
     """
 
     server: Any
@@ -81,6 +83,13 @@ class State:
     local_steps: int = 0
     prox_error: float = float("nan")
     skipped: int = 0
+    met: dict[int, Estimate] = field(default_factory=dict)
+
+    def meet(self, client: int, found: Estimate | None) -> None:
+        """Take in the curvature that the solver of a client met in an update."""
+        if found is not None:
+            before = self.met.get(client, found)
+            self.met[client] = Estimate(min(before.lower, float(found.lower)), max(before.upper, float(found.upper)))
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from feddr.engines.parts import Answer, Job, Parts
 from feddr.engines.rounds import Accepted, Callback, DivergedError, OnBadClient, Progress, State
 from feddr.engines.store import BUDGET, ClientStore
 from feddr.history import History, Row
-from feddr.local import LocalSolver
+from feddr.local import Estimate, LocalSolver
 from feddr.problem import Problem
 from feddr.sampling import Sampling
 from feddr.tree import Tree
@@ -133,6 +133,7 @@ class Run:
             common.warn_inaccurate(answer.solution, i, k, self.local, self.algorithm)
         state.clients[i] = answer.client
         state.updates[i] = state.updates.get(i, 0) + 1
+        state.meet(i, answer.solution.met)
         error = float(answer.solution.error)
         if not error <= state.prox_error and not math.isnan(error):
             state.prox_error = error
@@ -224,6 +225,7 @@ class Run:
             **pack.flatten("server", state.server),
             **pack.under("history", pack.history(self.history)),
             **pack.under("updates", pack.pairs(state.updates, np.int64)),
+            **pack.under("met", pack.pairs(state.met, np.float64)),
             "counts": np.array(counts, np.int64),
             "prox_error": np.array(state.prox_error, np.float64),
             "seconds": np.array(time.perf_counter() - self.begin),
@@ -235,6 +237,8 @@ class Run:
         state.server = pack.unflatten("server", state.server, arrays)
         self.history.rows[:] = pack.rows(pack.below("history", arrays))
         state.updates.update(pack.mapping(pack.below("updates", arrays)))
+        met = pack.below("met", arrays)  # not there in checkpoints of version 0.1
+        state.met.update({i: Estimate(*found) for i, found in (pack.mapping(met) if met else {}).items()})
         counts = arrays["counts"].tolist()
         state.bytes_up, state.bytes_down, state.local_steps, state.skipped, self.skipped_in_a_row = counts
         state.prox_error = arrays["prox_error"].item()

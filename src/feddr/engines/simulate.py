@@ -26,7 +26,7 @@ from feddr.engines.timing import RoundClock, check_delays
 from feddr.local import LocalSolver
 from feddr.problem import Problem
 from feddr.sampling import Full, Sampling
-from feddr.theory.advice import resolve
+from feddr.theory.advice import resolve, review
 
 
 def simulate(
@@ -125,7 +125,7 @@ def simulate(
     check(algorithm, problem, sampling)
     check_delays(algorithm, delays, deadline, problem.data.num_clients)
     plan.prepare(problem, local)
-    algorithm, words = resolve(algorithm, problem, sampling, local, eta=eta, alpha=alpha)
+    algorithm, words, *_ = chosen = resolve(algorithm, problem, sampling, local, eta=eta, alpha=alpha)
     watch = watch_for(problem, algorithm, sampling) if certify else None
     callbacks = [call for call in (watch, callback) if call is not None]
     n, dtype = problem.data.num_clients, precisions.of(precision)
@@ -175,6 +175,7 @@ def simulate(
                 stop = report(k, len(drawn))
             if run.history.last.round < k:
                 run.evaluate(k, **(clock.columns() if clock else {}))
+    review(chosen, run.state.met)
     settings = run.settings(words) | {"sampling": repr(sampling), "rounds": k, "evaluate_every": evaluate_every}
     if delays is not None:
         settings |= {"delays": repr(delays), "deadline": deadline}

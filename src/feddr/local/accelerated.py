@@ -18,11 +18,17 @@ ROUNDING = 1e3
 
 
 class Trial(NamedTuple):
-    """A step under test: from y, where the gradient is ``slope``; ``on`` while the solver waits for that at its end."""
+    """A step under test: from y, where the gradient is ``slope``; ``on`` while the solver waits for that at its end.
+
+    ``taken`` counts the steps that passed; the curvature of f_i met on the way is that of phi less ``pull`` = 1/eta.
+    """
 
     on: Any
     y: Tree
     slope: Tree
+    taken: Any
+    pull: Any
+    met: Estimate
 
 
 class Memory(NamedTuple):
@@ -78,7 +84,8 @@ class Accelerated:
 
     The error needs no L. For a convex f_i it is a bound, whatever was estimated; else it is one if f_i is nowhere more
     concave than at x^0 and along the steps, whose curvature <grad phi(y) - grad phi(x+), y - x+> / ||y - x+||^2 lowers
-    mu where it is less. Where that leaves nothing of mu the solver ends, with an infinite error.
+    mu where it is less. Where that leaves nothing of mu the solver ends, with an infinite error. The range of the
+    curvatures that it met is a part of the solution: no L below them is right.
     """
 
     tol: float = 1e-8
@@ -90,8 +97,7 @@ class Accelerated:
     step_size: ClassVar[None] = None
 
     def __post_init__(self) -> None:
-        if not 0 < self.tol < float("inf"):
-            raise ValueError(f"tol must be positive, got {self.tol}.")
+        limits.positive(self, "tol")
         limits.count(self, "max_steps", 1)
 
     def num_steps(self, size: int) -> int:
@@ -118,9 +124,10 @@ class Accelerated:
         last = sub.start if sub.last is None else sub.last
         trial = None
         if isinstance(facts.curvature, Estimate):
-            trial = Trial(jnp.asarray(False), sub.start, tree.map(jnp.zeros_like, sub.start))
+            still, pull = tree.map(jnp.zeros_like, sub.start), jnp.asarray(1.0 / sub.eta, dtype)
+            trial = Trial(jnp.asarray(False), sub.start, still, zero, pull, facts.curvature)
         memory = Memory(sub.start, last, mu, smoothness, facts, infinity, since=zero, steps=zero, trial=trial)
-        return State(sub.start, memory, infinity, done=False, missed=True)
+        return State(sub.start, memory, infinity, False, missed=True, met=None if trial is None else trial.met)
 
     def step(self, state: State, gradient: Tree) -> State:
         memory: Memory = state.memory
@@ -136,7 +143,7 @@ class Accelerated:
         error = norm / memory.mu
         since = jnp.where(norm < memory.best, 0, memory.since + 1)
         moved = _norm(tree.sub(y, memory.last))
-        holds = self.rule.holds(error, moved, memory.steps, memory.facts)
+        holds = self.rule.holds(error, moved, memory.steps - 1, memory.facts)
         done = holds | (since > 20 / root)
 
         x = _descend(y, gradient, memory.smoothness)
@@ -157,13 +164,18 @@ class Accelerated:
         mu = jnp.where(trial.on & finite & (bend + rounding < memory.mu), jnp.maximum(bend, 0), memory.mu)
         kept = trial.on & finite & (ratio >= (1 - mu / smoothness) / 2)
         failed = trial.on & ~kept
+        taken = trial.taken + kept
+        met = Estimate(
+            jnp.where(trial.on & finite, jnp.minimum(trial.met.lower, bend + rounding - trial.pull), trial.met.lower),
+            jnp.where(trial.on & finite, jnp.maximum(trial.met.upper, bend - rounding - trial.pull), trial.met.upper),
+        )
         smoothness = jnp.where(failed, 2 * smoothness, smoothness)
         root = jnp.sqrt(mu / smoothness)
 
         error = jnp.where(mu > 0, norm / mu, jnp.inf)
         since = jnp.where(norm < memory.best, 0, memory.since + 1)
         moved = _norm(tree.sub(point, memory.last))
-        holds = finite & self.rule.holds(error, moved, memory.steps, memory.facts)
+        holds = finite & self.rule.holds(error, moved, taken, memory.facts)
         still = jnp.where(failed, slope, norm) <= eps * smoothness * size
         stuck = still | (since > 40 / root) | (mu <= 0)
         lost = ~finite & (memory.steps == 1)
@@ -181,9 +193,9 @@ class Accelerated:
             smoothness=smoothness,
             best=jnp.fmin(norm, memory.best),
             since=since,
-            trial=Trial(~kept & ~away, y, down),
+            trial=Trial(~kept & ~away, y, down, taken, trial.pull, met),
         )
-        return State(_where(done, ending, following), memory, jnp.where(done, error, jnp.inf), done, ~holds)
+        return State(_where(done, ending, following), memory, jnp.where(done, error, jnp.inf), done, ~holds, met)
 
 
 def _descend(y: Tree, gradient: Tree, smoothness: Any) -> Tree:

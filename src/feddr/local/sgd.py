@@ -42,9 +42,8 @@ class SGD:
     certified: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        limits.numbers(self, "lr", "momentum")
-        if not 0 < self.lr < float("inf"):
-            raise ValueError(f"lr must be positive, got {self.lr}.")
+        limits.positive(self, "lr")
+        limits.numbers(self, "momentum")
         if not 0 <= self.momentum < 1:
             raise ValueError(f"momentum must be at least 0 and below 1, got {self.momentum}.")
         batches.check(self)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from feddr import tree
 from feddr.local import descent
 from feddr.local.descent import Prox
-from feddr.local.subproblem import Facts, Solution, Subproblem
+from feddr.local.subproblem import Estimate, Facts, Solution, Subproblem
 from feddr.tree import Tree
 
 
@@ -37,6 +37,8 @@ class State(NamedTuple):
         Whether to stop before the last step.
     missed
         Whether the solver's stopping rule does not hold at ``point``; None for a solver without one.
+    met
+        The curvatures of f_i that the solver met, as in ``Solution``.
     """
 
     point: Tree
@@ -44,6 +46,7 @@ class State(NamedTuple):
     error: Any
     done: Any
     missed: Any = None
+    met: Estimate | None = None
 
 
 class LocalSolver(Protocol):
@@ -120,4 +123,5 @@ def solve(
     total = tree.map(jnp.zeros_like, sub.start) if mean_gradient else None
     t, state, total = jax.lax.while_loop(unfinished, step, (jnp.int32(0), solver.init(sub, facts), total))
     mean = tree.map(lambda a: a / jnp.maximum(t, 1).astype(a.dtype), total) if mean_gradient else None
-    return Solution(state.point, t, state.error, mean, None if sub.descent is None else lr * t, state.missed)
+    length = None if sub.descent is None else lr * t
+    return Solution(state.point, t, state.error, mean, length, state.missed, state.met)

@@ -1,7 +1,7 @@
 """When a certified solver may stop: the accuracies of the paper.
 
 A rule sees a bound on the distance to the exact prox, how far the solver is from the client's last model, how many
-gradients it has computed, and the facts about the client.
+steps it has taken, and the facts about the client.
 """
 
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ class Stopping(Protocol):
         moved
             ||x - x_i||, with x_i the client's last model, or the start where it has none.
         steps
-            Gradients computed, this one included.
+            Gradient steps taken so far.
         facts
             The round and the probability of the client.
         """
@@ -37,7 +37,7 @@ class Tolerance:
     tol: float
 
     def __post_init__(self) -> None:
-        _positive("tol", self.tol)
+        limits.positive(self, "tol")
 
     def holds(self, error: Any, moved: Any, steps: Any, facts: Facts) -> Any:
         return error <= self.tol
@@ -53,7 +53,7 @@ class Absolute:
     M: float
 
     def __post_init__(self) -> None:
-        _positive("M", self.M)
+        limits.positive(self, "M")
 
     def holds(self, error: Any, moved: Any, steps: Any, facts: Facts) -> Any:
         return 2 * (facts.round + 1) ** 2 * error**2 <= self.M
@@ -78,8 +78,7 @@ class Relative:
     start: float = 1e-9
 
     def __post_init__(self) -> None:
-        _positive("theta_hat", self.theta_hat)
-        _positive("start", self.start)
+        limits.positive(self, "theta_hat", "start")
 
     def holds(self, error: Any, moved: Any, steps: Any, facts: Facts) -> Any:
         relative = error**2 <= self.theta_hat * facts.probability * moved**2
@@ -88,9 +87,10 @@ class Relative:
 
 @dataclass(frozen=True)
 class Epochs:
-    """A fixed number of passes over the client's samples, whatever the error; one more tells how large that is.
+    """A fixed number of gradient steps, each over all of the client's samples, whatever the error.
 
-    Each is a gradient step, or the test of one where the curvature is an estimate.
+    One more gradient tells how large that is. Where the curvature is an estimate, the gradients that test a step and
+    those of steps that failed come on top.
     """
 
     epochs: int
@@ -99,9 +99,4 @@ class Epochs:
         limits.count(self, "epochs", 1)
 
     def holds(self, error: Any, moved: Any, steps: Any, facts: Facts) -> Any:
-        return steps > self.epochs
-
-
-def _positive(name: str, value: float) -> None:
-    if not 0 < value < float("inf"):
-        raise ValueError(f"{name} must be positive, got {value}.")
+        return steps >= self.epochs

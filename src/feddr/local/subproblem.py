@@ -66,6 +66,9 @@ class Solution(NamedTuple):
         Sum of the step sizes, where the subproblem prescribes the steps.
     missed
         Whether the solver ended before its stopping rule held: after its last step, or by rounding; None without one.
+    met
+        The least and the largest curvature of f_i at the start x^0 and along the solver's steps, where it was estimated
+        and tested; None where it is known, or of no use to the solver.
     """
 
     x: Tree
@@ -74,6 +77,7 @@ class Solution(NamedTuple):
     gradient: Tree | None = None
     length: Any = None
     missed: Any = None
+    met: "Estimate | None" = None
 
 
 class Curvature(NamedTuple):
@@ -84,7 +88,7 @@ class Curvature(NamedTuple):
 
 
 class Estimate(NamedTuple):
-    """The eigenvalues of the Hessian of f_i at one point: elsewhere they may lie outside."""
+    """The eigenvalues of the Hessian of f_i at one point, or curvatures along some steps: elsewhere they differ."""
 
     lower: Any
     upper: Any

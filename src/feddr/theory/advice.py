@@ -3,13 +3,14 @@
 import dataclasses
 import math
 import sys
-from collections.abc import Sequence
+import warnings
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from feddr.theory.choice import choose
-from feddr.theory.smoothness import smoothness
+from feddr.theory.smoothness import Smoothness, smoothness
 from feddr.theory.tuning import Recommendation, recommend_for
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ def recommend(
     tau: int | None = None,
     T: int | None = None,
     points: Sequence[Any] = (),
+    met: Mapping[int, tuple[float, float]] | None = None,
 ) -> Recommendation:
     """Return the (alpha, eta) with the best guarantee for a problem and a sampling scheme, with the reasons.
 
@@ -49,6 +51,8 @@ def recommend(
         equal clients.
     points
         Where else to look at the curvature of a loss that has no known bounds, such as the end of an earlier run.
+    met
+        Curvatures that clients met on their way, by client: ``result.state.met`` of an earlier run.
 
     Examples
     --------
@@ -59,12 +63,29 @@ def recommend(
     >>> best.alpha < 2 and best.eta < 1 / 1.5
     True
     """
+    found = smoothness(problem, points).including(met or {})
+    return _recommend(problem, sampling, found, alpha, eta, F_star, exact, M, theta_hat, tau, T)
+
+
+def _recommend(
+    problem: "Problem",
+    sampling: "Sampling | None",
+    found: Smoothness,
+    alpha: float | None = None,
+    eta: float | Sequence[float] | None = None,
+    F_star: float | None = None,
+    exact: bool = False,
+    M: float | None = None,
+    theta_hat: float | None = None,
+    tau: int | None = None,
+    T: int | None = None,
+) -> Recommendation:
+    """Do what ``recommend`` does, for this smoothness."""
     from feddr.sampling import Full, p_hat
 
     n = problem.data.num_clients
     p = p_hat(Full() if sampling is None else sampling, n)
     gap, about_gap = start_gap(problem, F_star)
-    found = smoothness(problem, points)
     L, weights = found.L, problem.client_weights
     if isinstance(eta, Sequence):
         etas = np.array(eta)
@@ -122,10 +143,48 @@ def _objective(problem: "Problem", x: Any) -> float:
 
 
 class Resolved(NamedTuple):
-    """An algorithm with numbers for eta and alpha, and how they were chosen; no words where they were given."""
+    """An algorithm with numbers for eta and alpha, and how they were chosen.
+
+    Parameters
+    ----------
+    algorithm
+        With nothing left "auto".
+    words
+        How the numbers were chosen; none where they were given.
+    smoothness
+        The one that they were chosen for, where the theory chose them.
+    recommend
+        From another smoothness to what the theory would have chosen for it.
+    """
 
     algorithm: Any
     words: str = ""
+    smoothness: Smoothness | None = None
+    recommend: Callable[[Smoothness], Recommendation] | None = None
+
+
+class CurvatureWarning(UserWarning):
+    """Step sizes that were chosen for a smoothness L, in a run whose clients met a larger one."""
+
+
+def review(chosen: Resolved, met: Mapping[int, tuple[float, float]]) -> None:
+    """Warn, at the end of a run, where the clients met more curvature than the step sizes were chosen for."""
+    if chosen.smoothness is None or chosen.recommend is None:
+        return
+    wider = chosen.smoothness.including(met)
+    if wider.L > (1 + ROUNDING) * chosen.smoothness.L:
+        better = chosen.recommend(wider)
+        warnings.warn(
+            f"The step sizes of {type(chosen.algorithm).__name__} were chosen for an estimated smoothness of "
+            f"L = {chosen.smoothness.L:.4g}, and clients met {wider.L:.4g} on their way: nothing is guaranteed. "
+            f"For that the theory recommends eta={better.eta:.4g}, alpha={better.alpha:.4g}.",
+            CurvatureWarning,
+            stacklevel=3,
+        )
+
+
+ROUNDING = 0.01
+"""By how much a larger L is no news: estimates are that far off."""
 
 
 def resolve(
@@ -180,9 +239,15 @@ def _recommended(algorithm: Any, problem: Any, sampling: "Sampling", local: Any)
     more: dict[str, Any] = {} if fixed else {"theta_hat": theta_hat}
     if tau is not None:
         more = {"tau": tau, "T": problem.data.num_clients - 1}
-    best = recommend(problem, sampling, **fixed, **more)
+    found = smoothness(problem)
+
+    def ask(found: Smoothness) -> Recommendation:
+        return _recommend(problem, sampling, found, **fixed, **more)
+
+    best = ask(found)
     words = " ".join((f"alpha = {best.alpha:.4g}, eta = {best.eta:.4g}.", *best.reasons))
-    return Resolved(dataclasses.replace(algorithm, **{"alpha": best.alpha, "eta": best.eta, **fixed}), words)
+    algorithm = dataclasses.replace(algorithm, **{"alpha": best.alpha, "eta": best.eta, **fixed})
+    return Resolved(algorithm, words, found, ask)
 
 
 def _of(algorithm: Any, name: str) -> Any:

@@ -1,6 +1,6 @@
 """How smooth a problem is: bounds on the Hessians of its clients, known or estimated."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -41,6 +41,13 @@ class Smoothness:
     def lower(self) -> float:
         """The least eigenvalue of any client."""
         return float(self.lowers.min())
+
+    def including(self, met: Mapping[int, tuple[float, float]]) -> "Smoothness":
+        """Return these bounds, or wider ones where a client has met curvatures (least, largest) beyond them."""
+        lowers, uppers = self.lowers.copy(), self.uppers.copy()
+        for i, (least, largest) in met.items():
+            lowers[i], uppers[i] = min(lowers[i], least), max(uppers[i], largest)
+        return Smoothness(lowers, uppers, self.exact)
 
     def words(self, L: float) -> str:
         """Say where L comes from: this one, or one that was made of it."""
