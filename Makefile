@@ -47,13 +47,13 @@ fault-table: .venv/ready  ## put the faults that the last test-deploy has seen i
 test-reliability: .venv/ready  ## kills, damaged checkpoints, full disks, 100,000 rounds: about five minutes
 	@rm -rf .pytest_cache/reliability
 	@FEDDR_COMPILATION_CACHE="$(CURDIR)/.pytest_cache/compiled" FEDDR_FAULTS="$(CURDIR)/.pytest_cache/reliability" \
-	  $(BIN)/python -m pytest tests/reliability -m "" -n 2
+	  $(BIN)/python -m pytest tests/reliability tests/checkpoint tests/commands/test_resume.py -m "" -n 2
 	@$(BIN)/python -m tests.reliability.faults .pytest_cache/reliability $(FAULTS)
 
 REPEAT ?= 20
 test-repeat: .venv/ready  ## the faults again and again, but for the three longest tests: REPEAT=20 times
 	@for run in $$(seq $(REPEAT)); do \
-	  FEDDR_COMPILATION_CACHE="$(CURDIR)/.pytest_cache/compiled" $(BIN)/python -m pytest tests/reliability -m "not reliability" -n 2 -q || exit 1; \
+	  FEDDR_COMPILATION_CACHE="$(CURDIR)/.pytest_cache/compiled" $(BIN)/python -m pytest tests/reliability tests/checkpoint tests/commands/test_resume.py -m "not reliability" -n 2 -q || exit 1; \
 	  echo "Run $$run of $(REPEAT) has passed."; \
 	done
 

@@ -10,9 +10,10 @@ import statistics
 import time
 
 import feddr
-from feddr import delays, events
+from feddr import delays
 from feddr.delays import Job
-from feddr.engines.schedule import Schedule
+from feddr.engines.clock import events
+from feddr.engines.clock.schedule import Schedule
 
 CLIENTS, ROUNDS, REPEATS = 20, 20, 5
 
@@ -41,7 +42,7 @@ def throughput(hidden: int, epochs: int) -> tuple[float, float, float]:
             feddr.AsyncFedDR(eta=10.0),
             local=local,
             updates=updates,
-            delays=delays.Uniform(1.0, 2.0),
+            delays=delays.UniformSpeed(1.0, 2.0),
             seed=repeat,
             evaluate_every=updates,
         )
@@ -58,7 +59,7 @@ def event_cost(model: delays.Delay, n: int, concurrency: int, count: int = 200_0
     def describe(client: int, number: int) -> Job:
         return Job(0, client, number, 100, 10_000, 10_000)
 
-    schedule = Schedule(n, model, 0, describe, concurrency, events.Record(most))
+    schedule = Schedule(n, model, 0, describe, concurrency, events.EventRecorder(most))
     schedule.begin(0)
     begin = time.perf_counter()
     for version in range(count):
@@ -78,8 +79,8 @@ def main() -> None:
     print(f"\n{n:,} clients, the schedule alone")
     print(f"{'delays':>32} {'working':>8} {'events kept':>12} {'microseconds an event':>22}")
     for name, model, working, most in (
-        ("Uniform", delays.Uniform(1.0, 2.0), n, 0),
-        ("Uniform", delays.Uniform(1.0, 2.0), 1000, 0),
+        ("Uniform", delays.UniformSpeed(1.0, 2.0), n, 0),
+        ("Uniform", delays.UniformSpeed(1.0, 2.0), 1000, 0),
         ("LogNormal, Network, Dropout", rough, n, 0),
         ("LogNormal, Network, Dropout", rough, n, 10**7),
     ):

@@ -26,7 +26,7 @@ def histories(seed: int, eta: float, alpha: float) -> tuple[feddr.History, feddr
     data = feddr.datasets.synthetic(0.5, 0.5, num_clients=CLIENTS, seed=seed)
     problem = feddr.Problem.classification(feddr.models.mlp([60, 32, 10]), data, weights="samples")
     local = feddr.local.SGD(lr=0.01, epochs=5, batch_size=10)
-    speeds = feddr.delays.Uniform(1.0, 2.0)
+    speeds = feddr.delays.UniformSpeed(1.0, 2.0)
     rounds = feddr.simulate(
         problem,
         feddr.FedDR(eta=eta, alpha=alpha),

@@ -46,7 +46,7 @@ def _point(num_clients: int, rounds: int) -> dict[str, Any]:
     from peers.measure import memory
 
     import feddr
-    from feddr.engines.rounds import Progress
+    from feddr.engines.shared.state import Progress
 
     samples, features, classes, sampled = 3, 10, 4, 100
 

@@ -23,7 +23,8 @@ from runners import alone
 from workloads import LARGE, LR, SEED, SMALL, Workload, flops
 
 import feddr
-from feddr.engines.rounds import Progress, sampling_rng
+from feddr.engines.shared.randomness import sampling_rng
+from feddr.engines.shared.state import Progress
 
 EVERYONE = dataclasses.replace(SMALL, name="everyone", sampled=SMALL.clients)
 HUGE = Workload("huge", (784, 512, 512, 62), clients=20, sampled=8, epochs=1, sizes=(50, 150))

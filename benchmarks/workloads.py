@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 import feddr
-from feddr.engines.rounds import sampling_rng
+from feddr.engines.shared.randomness import sampling_rng
 
 SEED = 0
 LR = 0.01

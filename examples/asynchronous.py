@@ -19,7 +19,7 @@ from matplotlib.figure import Figure
 
 import feddr
 from feddr import plots
-from feddr.events import Event
+from feddr.engines.clock.events import Event
 
 SECONDS = (1.0, 1.1, 1.2, 1.3, 1.4, 1.5, 1.6, 1.7, 6.0, 8.0)
 """How long each client computes."""

@@ -23,8 +23,8 @@ import pandas as pd
 import feddr
 from feddr import tree
 from feddr.algorithms import Algorithm, Uploads
-from feddr.algorithms.algorithm import Prox
 from feddr.local import Solution, Subproblem
+from feddr.prox.regulariser import Prox
 from feddr.tree import Tree
 
 
@@ -45,7 +45,7 @@ class FedAvgM:
     composite: ClassVar[bool] = False  # g = 0 only
     partial: ClassVar[bool] = True  # some of the clients in a round are enough
     full_start: ClassVar[bool] = False
-    mean_gradient: ClassVar[bool] = False
+    needs_gradient: ClassVar[bool] = False
 
     def server(self, x0: Tree) -> Server:
         """Start at x^0, at rest."""

@@ -19,7 +19,7 @@ hypothesis.settings.load_profile("same")
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-SLOW = ("reliability", "reproduce", "tune")
+SLOW = ("checkpoint", "reliability", "reproduce", "tune")
 """Folders of tests that kill processes, sync disks or search with many small runs."""
 
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from feddr import FederatedData, precision
-from feddr.data import Part
+from feddr.data import ClientSamples
 
 
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=6))
@@ -120,7 +120,7 @@ def test_samples_that_no_run_can_hold_are_refused_by_name(values: Any, message: 
     with pytest.raises(ValueError, match=r"x of client 1"):
         FederatedData.generated(lambda i: {"x": values if i else np.ones(len(values))}, [len(values)] * 2)
     with pytest.raises(ValueError, match=r"^x must"):
-        Part({"x": np.ma.asarray(values) if np.ma.is_masked(values) else np.asarray(values)}, np.array([0, 1]))
+        ClientSamples({"x": np.ma.asarray(values) if np.ma.is_masked(values) else np.asarray(values)}, np.array([0, 1]))
 
 
 def test_rows_of_several_lengths_are_refused_by_name() -> None:
@@ -168,4 +168,4 @@ def test_more_samples_than_can_be_counted_are_refused() -> None:
     with pytest.raises(
         ValueError, match=r"at most 2,147,483,647 samples, got 2,147,483,648; use FederatedData.generated"
     ):
-        Part({"x": many}, np.array([0, 2**31]))
+        ClientSamples({"x": many}, np.array([0, 2**31]))

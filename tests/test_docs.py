@@ -16,7 +16,7 @@ import typer
 
 import feddr
 from feddr import algorithms, prox
-from feddr.cli import app
+from feddr.commands.main import app
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -209,6 +209,6 @@ def test_formulas_are_understood() -> None:
 
 def test_links_out_of_the_documentation_become_paths() -> None:
     hook = runpy.run_path(str(DOCS / "hooks.py"))["on_page_markdown"]
-    assert hook("see [plan.py](../src/feddr/engines/plan.py).") == "see `src/feddr/engines/plan.py`."
+    assert hook("see [plan.py](../src/feddr/engines/plan.py).") == "see `src/feddr/xla/batching.py`."
     assert hook("[`a/b`](../a/b/), [the gallery](../examples/README.md)") == "`a/b`, the gallery (`examples/README.md`)"
     assert hook("[Data](DATA.md#the-sets)") == "[Data](DATA.md#the-sets)"

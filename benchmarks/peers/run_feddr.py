@@ -8,12 +8,12 @@ import measure
 import numpy as np
 
 import feddr
-from feddr import cache
-from feddr.data import Part
-from feddr.engines.rounds import Progress
+from feddr.data import ClientSamples
+from feddr.engines.shared.state import Progress
+from feddr.xla import compilation_cache
 
 work = measure.load(sys.argv[1])
-part = Part({"x": work.x, "y": work.y}, work.offsets)
+part = ClientSamples({"x": work.x, "y": work.y}, work.offsets)
 problem = feddr.Problem.classification(
     feddr.models.mlp(work.layers), feddr.FederatedData(part), weights="samples", seed=0
 )
@@ -44,7 +44,7 @@ feddr.simulate(
     threads=work.threads,
     callback=after_round,
 )
-kept = "off" if os.environ.get(cache.SWITCH) == "off" else "on"
+kept = "off" if os.environ.get(compilation_cache.SWITCH) == "off" else "on"
 clock.report(
     f"simulate, {work.threads} threads, evaluation every 10 rounds, compilation cache {kept}",
     {"feddr": feddr.__version__, "jax": jax.__version__, "numpy": np.__version__},

@@ -33,10 +33,10 @@ if TYPE_CHECKING:
         Scaffold,
     )
     from feddr.data import FederatedData
-    from feddr.engines.clock import simulate_async
+    from feddr.engines.asynchronous import simulate_async
     from feddr.engines.reference import reference
     from feddr.engines.result import Result
-    from feddr.engines.rounds import DivergedError
+    from feddr.engines.shared.errors import DivergedError
     from feddr.engines.simulate import simulate
     from feddr.history import History
     from feddr.problem import Problem
@@ -47,10 +47,10 @@ _HOMES = {
         *("FedDyn", "FedMid", "FedOpt", "FedPD", "FedProx", "FedSplit", "FedYogi", "MimeLite", "Scaffold"),
     ),
     "feddr.data": ("FederatedData",),
-    "feddr.engines.clock": ("simulate_async",),
+    "feddr.engines.asynchronous": ("simulate_async",),
     "feddr.engines.reference": ("reference",),
     "feddr.engines.result": ("Result",),
-    "feddr.engines.rounds": ("DivergedError",),
+    "feddr.engines.shared.errors": ("DivergedError",),
     "feddr.engines.simulate": ("simulate",),
     "feddr.history": ("History",),
     "feddr.problem": ("Problem",),
@@ -58,7 +58,7 @@ _HOMES = {
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 _MODULES = (
     *("certify", "datasets", "delays", "flower", "local", "models", "plots", "prox", "sampling", "theory", "torch"),
-    *("trackers", "tune"),
+    "tune",
 )
 
 __all__ = [
@@ -103,6 +103,8 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name in _MODULES:
         return import_module(f"feddr.{name}")
+    if name == "trackers":
+        return import_module("feddr.runs.trackers")
     if name in _HOME_OF:
         return getattr(import_module(_HOME_OF[name]), name)
     raise AttributeError(f"module 'feddr' has no attribute {name!r}")

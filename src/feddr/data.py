@@ -13,14 +13,14 @@ from numbers import Integral
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from feddr import arrays
+from feddr.validation import arrays
 
 Samples = dict[str, NDArray[np.generic]]
 """Named arrays with one row for each sample."""
 
 
 @dataclass(frozen=True)
-class Part:
+class ClientSamples:
     """The samples of all clients, one client after the other.
 
     Client i owns the rows ``offsets[i]`` to ``offsets[i + 1]`` of every array.
@@ -105,8 +105,8 @@ class FederatedData:
     (2, [2, 1])
     """
 
-    train: Part
-    test: Part | None = None
+    train: ClientSamples
+    test: ClientSamples | None = None
     on_demand: OnDemand | None = None
 
     def __post_init__(self) -> None:
@@ -205,7 +205,7 @@ class FederatedData:
         return cls(part, None if test is None else _concatenate(test, "test"))
 
 
-def _concatenate(clients: Sequence[Mapping[str, ArrayLike]], part: str) -> Part:
+def _concatenate(clients: Sequence[Mapping[str, ArrayLike]], part: str) -> ClientSamples:
     if len(clients) == 0:
         raise ValueError(f"A federation needs at least one client, got an empty list for {part}.")
     names = sorted(clients[0])
@@ -230,7 +230,7 @@ def _concatenate(clients: Sequence[Mapping[str, ArrayLike]], part: str) -> Part:
             pieces[name].append(array)
         sizes.append(len(rows[names[0]]))
     offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-    return Part({name: np.concatenate(parts) for name, parts in pieces.items()}, offsets)
+    return ClientSamples({name: np.concatenate(parts) for name, parts in pieces.items()}, offsets)
 
 
 def _whole(what: str, values: ArrayLike) -> NDArray[np.int64]:

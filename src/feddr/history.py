@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from feddr import untrusted
+from feddr.storage import untrusted
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -13,9 +13,11 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from feddr import arrays, limits, precision
-from feddr.dense import dense
+from feddr import precision
+from feddr.storage import limits
 from feddr.tree import Tree
+from feddr.validation import arrays
+from feddr.xla.dense import dense
 
 ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {
     "relu": jax.nn.relu,

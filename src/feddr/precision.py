@@ -8,7 +8,8 @@ import jax
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from feddr import arrays, tree
+from feddr import tree
+from feddr.validation import arrays
 
 
 def scope(dtype: Any) -> AbstractContextManager[None]:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from feddr import precision, tree
-from feddr.data import FederatedData, Part
+from feddr.data import ClientSamples, FederatedData
 from feddr.models import Model
 from feddr.prox import Regulariser, Zero
 from feddr.tree import Tree
@@ -191,7 +191,7 @@ class Problem:
             value, gradient = self._mean_loss(x, precision.samples(self.data.client(i), dtype))
             return float(value), tree.map(np.asarray, gradient)
 
-    def mean_gradient(self, x: Tree, batch: Any) -> Tree:
+    def batch_gradient(self, x: Tree, batch: Any) -> Tree:
         """Return the gradient at x of the mean loss over a batch, in the precision that JAX is set to."""
         return self._mean_loss(x, batch)[1]
 
@@ -199,7 +199,7 @@ class Problem:
         """Return G_eta(x) = (x - prox_{eta g}(x - eta grad f(x))) / eta, which vanishes at stationary points only."""
         return gradient_mapping(self.regulariser, x, self.gradient(x), eta)
 
-    def accuracy(self, x: Tree, part: Part | None) -> float:
+    def accuracy(self, x: Tree, part: ClientSamples | None) -> float:
         """Return the share of samples that are predicted rightly; NaN where there are none, or nobody can say."""
         if part is None or not part.num_samples or self.correct is None:
             return float("nan")
@@ -317,7 +317,7 @@ def _dtype(x: Tree) -> np.dtype[Any]:
     return np.dtype(np.result_type(*[leaf.dtype for leaf in tree.leaves(x)]))
 
 
-def _check_labels(part: Part, classes: int, name: str) -> None:
+def _check_labels(part: ClientSamples, classes: int, name: str) -> None:
     missing: Sequence[str] = sorted({"x", "y"} - set(part.samples))
     if missing:
         raise ValueError(f"Classification needs the arrays x and y, the {name} data has no {missing[0]}.")

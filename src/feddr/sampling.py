@@ -19,8 +19,8 @@ from typing import Any, Protocol, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from feddr import limits
-from feddr.refusal import one_line
+from feddr.validation import scalars
+from feddr.validation.messages import one_line
 
 _TOLERANCE = 1e-9  # for sums of probabilities that were written as decimals
 
@@ -49,7 +49,7 @@ class Full:
 
     def check(self, n: int) -> None:
         """Raise ValueError unless there is at least one client."""
-        limits.whole("The number of clients n", n, 1)
+        scalars.whole("The number of clients n", n, 1)
 
     def draw(self, n: int, rng: np.random.Generator) -> NDArray[np.int64]:  # noqa: ARG002  nothing is random here
         """Return all clients."""
@@ -78,7 +78,7 @@ class Uniform:
     m: int
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "m", limits.whole("Uniform's m", self.m, 1))
+        object.__setattr__(self, "m", scalars.whole("Uniform's m", self.m, 1))
 
     def check(self, n: int) -> None:
         """Raise ValueError unless m <= n."""
@@ -113,14 +113,14 @@ class Independent:
         if several and np.ndim(self.p):
             object.__setattr__(self, "p", _each("a probability 0 < p_i <= 1", cast(Any, self.p), 1))
             return
-        p = limits.number("p", self.p)
+        p = scalars.number("p", self.p)
         if not 0 < p <= 1:
             raise ValueError(f"Independent needs a probability 0 < p <= 1, got p={p}; with p=0 nobody takes part.")
         object.__setattr__(self, "p", p)
 
     def check(self, n: int) -> None:
         """Raise ValueError unless there is one p for everybody or one for each of the n clients."""
-        limits.whole("The number of clients n", n, 1)
+        scalars.whole("The number of clients n", n, 1)
         if isinstance(self.p, Sequence):
             _length("Independent", len(self.p), n)
 
@@ -154,7 +154,7 @@ class Partitioned:
     def __post_init__(self) -> None:
         given = self.blocks.tolist() if isinstance(self.blocks, np.ndarray) else self.blocks
         if not isinstance(given, Sequence):
-            object.__setattr__(self, "blocks", limits.whole("Partitioned's number of blocks", given, 1))
+            object.__setattr__(self, "blocks", scalars.whole("Partitioned's number of blocks", given, 1))
             return
         try:
             blocks = tuple(tuple(sorted(map(operator.index, block))) for block in given)
@@ -258,7 +258,7 @@ class Systematic:
     @classmethod
     def proportional(cls, sizes: Sequence[float], m: int) -> "Systematic":
         """Return the scheme with p_i = min(1, c size_i), where c makes them sum to m."""
-        m = limits.whole("Systematic's m", m, 1)
+        m = scalars.whole("Systematic's m", m, 1)
         size = np.array(_each("a size 0 < size_i < inf", sizes, sys.float_info.max))
         if m > len(size):
             raise ValueError(f"Systematic draws m distinct clients, got m={m} for n={len(size)}; take m <= n.")
@@ -299,7 +299,7 @@ def _length(scheme: str, clients: int, n: int) -> None:
 
 
 def _each(what: str, values: Sequence[float], largest: float) -> tuple[float, ...]:
-    found = [float(limits.number(what.capitalize(), v)) for v in values]
+    found = [float(scalars.number(what.capitalize(), v)) for v in values]
     for i, v in enumerate(found):
         if not 0 < v <= largest:
             raise ValueError(f"Every client needs {what}, client {i} has {v}; leave out a client with 0.")

@@ -15,7 +15,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 
 from feddr import precision, tree
-from feddr.data import FederatedData, Part, Samples
+from feddr.data import ClientSamples, FederatedData, Samples
 from feddr.problem import Bounds, client_weights, gradient_mapping, sample_weights, start
 from feddr.prox import Regulariser, Zero
 from feddr.tree import Tree
@@ -144,7 +144,7 @@ class TorchProblem:
         """Return bounds on the eigenvalues of the Hessian of f_i, None where they are not known."""
         return self.curvature(i) if callable(self.curvature) else self.curvature
 
-    def mean_gradient(self, x: Tree, batch: Samples) -> Tree:
+    def batch_gradient(self, x: Tree, batch: Samples) -> Tree:
         """Return the gradient at x of the mean loss over a batch."""
         size = len(next(iter(batch.values())))
         return self._weighted(x, batch, np.full(size, 1.0 / size))[1]
@@ -167,7 +167,7 @@ class TorchProblem:
         """Return G_eta(x) = (x - prox_{eta g}(x - eta grad f(x))) / eta."""
         return gradient_mapping(self.regulariser, x, self.gradient(x), eta)
 
-    def accuracy(self, x: Tree, part: Part | None) -> float:
+    def accuracy(self, x: Tree, part: ClientSamples | None) -> float:
         """Return the share of samples that are predicted rightly; NaN where there are none, or nobody can say."""
         if part is None or not part.num_samples or self.correct is None:
             return float("nan")

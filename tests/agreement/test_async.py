@@ -13,13 +13,13 @@ from sklearn.linear_model import Lasso
 import feddr
 from feddr import delays, tree
 from feddr.algorithms import Asynchronous
-from feddr.engines import plan
-from feddr.engines.plan import Plan
-from feddr.engines.rounds import Progress
+from feddr.engines.shared.state import Progress
 from feddr.tree import Tree
+from feddr.xla import batching
+from feddr.xla.batching import BatchingPolicy
 from tests.agreement.test_pooled import cvxpy_squares, squares
 from tests.conftest import make_regression
-from tests.test_plan import ALONE
+from tests.xla.test_batching import ALONE
 
 SGD = feddr.local.SGD(lr=0.05, epochs=2, batch_size=4)
 ROUGH = delays.Combined(
@@ -55,7 +55,7 @@ class Replay:
 
 
 @pytest.mark.parametrize("init", ["lazy", "full", "joining"])
-@pytest.mark.parametrize("model", [None, delays.Uniform(1.0, 2.0)], ids=["no spread", "spread"])
+@pytest.mark.parametrize("model", [None, delays.UniformSpeed(1.0, 2.0)], ids=["no spread", "spread"])
 def test_one_client_at_a_time_is_feddr_with_one_active_client(
     problem: feddr.Problem, init: str, model: delays.Delay | None
 ) -> None:
@@ -95,12 +95,12 @@ ASYNCHRONOUS: list[Asynchronous] = [
 
 @pytest.mark.parametrize("algorithm", ASYNCHRONOUS, ids=repr)
 @pytest.mark.parametrize(
-    "how", [plan.CPU, pytest.param(ALONE, marks=pytest.mark.slow)], ids=["shared calls", "calls in threads"]
+    "how", [batching.CPU, pytest.param(ALONE, marks=pytest.mark.slow)], ids=["shared calls", "calls in threads"]
 )
 def test_late_batches_equal_early_jobs_bit_for_bit(
-    class_data: feddr.FederatedData, algorithm: Asynchronous, how: Plan, monkeypatch: pytest.MonkeyPatch
+    class_data: feddr.FederatedData, algorithm: Asynchronous, how: BatchingPolicy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(plan, "choose", lambda: how)
+    monkeypatch.setattr(batching, "choose", lambda: how)
     smooth = feddr.Problem.classification(feddr.models.softmax(5, 3), class_data)
 
     def run(**changes: Any) -> feddr.Result:
@@ -118,7 +118,7 @@ def test_late_batches_equal_early_jobs_bit_for_bit(
 
 
 def steps_until_solved(problem: feddr.Problem, **changes: Any) -> feddr.Result:
-    arguments: dict[str, Any] = {"delays": delays.Uniform(1.0, 2.0), "updates": 2500} | changes
+    arguments: dict[str, Any] = {"delays": delays.UniformSpeed(1.0, 2.0), "updates": 2500} | changes
     return feddr.simulate_async(
         problem,
         feddr.AsyncFedDR(eta=1.0, alpha=1.2),

@@ -10,12 +10,13 @@ import pytest
 import feddr
 from feddr import local, tree
 from feddr.algorithms import Algorithm
-from feddr.engines import parts, plan
-from feddr.engines.plan import Plan
-from feddr.engines.rounds import Progress
+from feddr.engines.shared import executor
+from feddr.engines.shared.state import Progress
 from feddr.local import LocalSolver
+from feddr.xla import batching
+from feddr.xla.batching import BatchingPolicy
 from tests.conftest import make_classes, make_regression
-from tests.test_plan import ALONE
+from tests.xla.test_batching import ALONE
 
 ALGORITHMS = [
     feddr.FedDR(eta=0.8, alpha=1.6),
@@ -110,13 +111,17 @@ def test_certified_solver_agrees_with_reference(regression_data: feddr.Federated
     assert ours.history.last.prox_error <= 1e-12
 
 
-@pytest.mark.parametrize("how", [plan.CPU, ALONE], ids=["shared calls", "calls in threads"])
+@pytest.mark.parametrize("how", [batching.CPU, ALONE], ids=["shared calls", "calls in threads"])
 @pytest.mark.parametrize("precision", ["float32", "float64"])
 @pytest.mark.parametrize("algorithm", [feddr.FedDR(eta=0.8, alpha=1.6), feddr.Scaffold()], ids=repr)
 def test_same_bits_for_every_number_of_threads(
-    class_data: feddr.FederatedData, algorithm: Algorithm, precision: str, how: Plan, monkeypatch: pytest.MonkeyPatch
+    class_data: feddr.FederatedData,
+    algorithm: Algorithm,
+    precision: str,
+    how: BatchingPolicy,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(plan, "choose", lambda: how)
+    monkeypatch.setattr(batching, "choose", lambda: how)
     problem = feddr.Problem.classification(feddr.models.mlp([5, 16, 3]), class_data)
     results = [
         feddr.simulate(
@@ -144,10 +149,10 @@ def test_short_calls_that_overlap_change_nothing(monkeypatch: pytest.MonkeyPatch
     data = make_classes((2, 5, 9) * 7 + (300,), 4, 3, seed=2)
     problem, algorithm = feddr.Problem.classification(feddr.models.softmax(4, 3), data), feddr.FedDR(eta=1.0)
     arguments: dict[str, Any] = {"local": SOLVERS["sgd"], "rounds": 3, "precision": "float64"}
-    monkeypatch.setattr(plan, "choose", lambda: Plan(width=3, enough=5e3, side_by_side=False))
+    monkeypatch.setattr(batching, "choose", lambda: BatchingPolicy(width=3, enough=5e3, side_by_side=False))
 
     def final(ahead: int) -> feddr.Result:
-        monkeypatch.setattr(parts, "AHEAD", ahead)
+        monkeypatch.setattr(executor, "AHEAD", ahead)
         return feddr.simulate(problem, algorithm, **arguments)
 
     plain, alone = feddr.reference(problem, algorithm, **arguments), final(0)

@@ -6,7 +6,7 @@ import pytest
 import feddr
 from feddr import tree
 from feddr.algorithms import Algorithm
-from feddr.engines.rounds import Progress
+from feddr.engines.shared.state import Progress
 from feddr.tree import Tree
 
 

@@ -5,7 +5,7 @@ import pytest
 
 import feddr
 from feddr import certify, sampling, tree
-from feddr.engines.rounds import Progress
+from feddr.engines.shared.state import Progress
 from feddr.sampling import Sampling
 
 SCHEMES: list[Sampling] = [

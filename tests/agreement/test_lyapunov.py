@@ -8,7 +8,7 @@ from jax.flatten_util import ravel_pytree
 
 import feddr
 from feddr import certify, precision, tree
-from feddr.engines.rounds import Progress
+from feddr.engines.shared.state import Progress
 from feddr.tree import Tree
 
 L = 12.0

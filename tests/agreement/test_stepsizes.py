@@ -11,11 +11,11 @@ from sklearn.linear_model import Lasso
 import feddr
 from feddr import certify, theory
 from feddr.algorithms import Algorithm, Roles
-from feddr.engines.rounds import Progress
+from feddr.engines.shared.state import Progress
 from feddr.theory.fixed_work import StepSizeWarning
 from tests.agreement.test_pooled import Vector, cvxpy_squares, squares
 from tests.conftest import make_regression
-from tests.nonconvex import make
+from tests.nonconvex_problems import make
 
 ETAS = (0.4, 2.5, 1.0, 0.6, 4.0)
 """A step size for each of the five clients of ``regression_data``."""
@@ -241,7 +241,7 @@ def test_where_local_work_starts_does_not_change_the_limit(regression_data: fedd
 def test_local_work_starts_where_it_is_told() -> None:
     rules = feddr.FedDR(eta=1.0, alpha=1.0), feddr.FedDR(eta=1.0, alpha=1.0, start="own")
     x, xbar = np.ones(3), np.zeros(3)
-    c = feddr.algorithms.feddr.Client(x, x, x)
+    c = feddr.algorithms.feddr.FedDRClient(x, x, x)
     at_xbar, at_own = (one.subproblem(c, xbar) for one in rules)
     assert (at_xbar.start is xbar, at_own.start is x) == (True, True)
     assert np.array_equal(np.asarray(at_xbar.center), np.asarray(at_own.center))

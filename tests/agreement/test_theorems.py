@@ -10,7 +10,7 @@ from feddr import local, sampling, theory
 from feddr.certify import Certificate, certificate
 from feddr.history import Row
 from feddr.sampling import Sampling, p_hat
-from tests.nonconvex import make
+from tests.nonconvex_problems import make
 
 pytestmark = pytest.mark.slow
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from feddr import FederatedData
 from feddr.datasets import bundled, synthetic
-from feddr.datasets.described import Described
+from feddr.datasets.labelled import Described
 from feddr.datasets.summary import summarise
 
 

@@ -13,12 +13,13 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from feddr.cli import app
+from feddr.commands.main import app
 from feddr.deploy import certs
 from feddr.deploy.address import Address, free_port
-from feddr.deploy.check import Finding, check, port
+from feddr.deploy.check import check, port
 from feddr.deploy.check_certs import certificates
 from feddr.deploy.check_link import link
+from feddr.deploy.finding import Finding
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from feddr.cli import app
+from feddr.commands.main import app
 from feddr.deploy import address, certs, node, server
 from feddr.deploy.address import Address
 

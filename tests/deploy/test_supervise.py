@@ -109,7 +109,7 @@ def test_a_second_node_on_one_state_is_refused(tmp_path: Path) -> None:
         command = [
             sys.executable,
             "-m",
-            "feddr.cli",
+            "feddr",
             "deploy",
             "node",
             "--superlink",

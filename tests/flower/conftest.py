@@ -2,7 +2,7 @@
 
 import pytest
 
-from feddr.flower import serving
+from feddr.flower import run
 from tests.flower.federations import keep_compiled
 
 
@@ -10,5 +10,5 @@ from tests.flower.federations import keep_compiled
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """No pictures, no second compilation, and no waiting for the disk: ``test_flower_disk`` sees that it is asked."""
     keep_compiled(monkeypatch)
-    monkeypatch.setattr(serving, "_save_picture", lambda *_: None)
+    monkeypatch.setattr(run, "_save_picture", lambda *_: None)
     monkeypatch.setattr("os.fsync", lambda _: None)

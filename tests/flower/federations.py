@@ -15,18 +15,18 @@ from rich.console import Console
 import feddr
 from feddr import flower, tree
 from feddr.algorithms import Algorithm
-from feddr.engines.compiled import CompiledClients
-from feddr.engines.evaluate import Evaluator
+from feddr.engines.shared.compiled_clients import CompiledClients
+from feddr.engines.shared.evaluation import Evaluator
 from feddr.flower import node as node_module
-from feddr.flower.progress import Progress
-from feddr.flower.serving import serve
+from feddr.flower.progress import ProgressTable
+from feddr.flower.run import serve
 from feddr.flower.settings import Settings
 from feddr.history import History
 from feddr.local import LocalSolver
 from tests.conftest import make_classes, make_regression
 from tests.flower.fake_grid import FakeGrid
 
-QUIET = Progress("test", "round", 0, Console(quiet=True))
+QUIET = ProgressTable("test", "round", 0, Console(quiet=True))
 
 
 def one_client(problem: feddr.Problem, client: int) -> feddr.Problem:
@@ -128,10 +128,10 @@ _COMPILED: dict[Any, Callable[..., Any]] = {}
 def keep_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     """Compile a client's update once: on a real node every message has a process of its own, and a cache on disk."""
 
-    def make(problem: feddr.Problem, samples: Any, local: Any, dtype: Any, mean_gradient: bool) -> Any:
-        key = (id(problem), local, str(dtype), mean_gradient)
+    def make(problem: feddr.Problem, samples: Any, local: Any, dtype: Any, needs_gradient: bool) -> Any:
+        key = (id(problem), local, str(dtype), needs_gradient)
         if key not in _COMPILED:
-            _COMPILED[key] = CompiledClients(problem, samples, local, dtype, mean_gradient)
+            _COMPILED[key] = CompiledClients(problem, samples, local, dtype, needs_gradient)
         return _COMPILED[key]
 
     monkeypatch.setattr(node_module, "CompiledClients", make)

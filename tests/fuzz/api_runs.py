@@ -79,7 +79,7 @@ SAME: list[dict[str, Any]] = [
     {"checkpoint_every": 2},
     {"on_bad_client": "stop"},
     {"callback": lambda _: None},
-    {"delays": delays.Uniform(1.0, 2.0)},
+    {"delays": delays.UniformSpeed(1.0, 2.0)},
 ]
 """Options of the simulator that change no number."""
 
@@ -148,7 +148,7 @@ def asynchronous(rng: random.Random) -> Case:
     options: dict[str, Any] = {
         "local": rng.choice(SOLVERS)(),
         "updates": rng.choice([0, 1, 6]),
-        "delays": rng.choice([None, delays.Uniform(1.0, 2.0)]),
+        "delays": rng.choice([None, delays.UniformSpeed(1.0, 2.0)]),
         "concurrency": rng.choice([None, 1, 2]),
         "seed": rng.choice([0, 5]),
         "precision": rng.choice(["float64", "float32"]),

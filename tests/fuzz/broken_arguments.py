@@ -8,8 +8,8 @@ import click
 import typer
 from hypothesis import strategies as st
 
-from feddr import cli
-from feddr.config.parts import TABLE
+from feddr.commands import main
+from feddr.config.components import TABLE
 from tests.fuzz.broken_configs import BASES, BESIDE
 from tests.fuzz.cases import BLOCKED, FILE, TAKEN, Case
 from tests.fuzz.literals import document
@@ -125,7 +125,7 @@ LINKS = {"link": TAKEN, "loop": "loop"}
 def commands() -> dict[str, click.Command]:
     """Return every command by its words."""
     found: dict[str, click.Command] = {}
-    group = typer.main.get_command(cli.app)
+    group = typer.main.get_command(main.app)
     assert isinstance(group, click.Group)
     for name, command in group.commands.items():
         inner = command.commands if isinstance(command, click.Group) else {}

@@ -7,8 +7,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from feddr.config.components import TABLE
 from feddr.config.labels import OWN
-from feddr.config.parts import TABLE
 from tests.fuzz.cases import BLOCKED, TAKEN, Case
 from tests.fuzz.literals import HUGE, SMALL, WRONG, Value, document, gentle, wild
 from tests.fuzz.parts import part

@@ -23,7 +23,7 @@ from unittest import mock
 from click.testing import Result
 from typer.testing import CliRunner
 
-from feddr import cli
+from feddr.commands.main import app
 
 PATIENCE = {signal.ITIMER_PROF: 60.0, signal.ITIMER_REAL: 240.0}
 """Seconds of computing, and of waiting, after which a case counts as hung."""
@@ -109,7 +109,7 @@ def attempt(case: Case) -> Ended:
         before = _tree(Path(above))
         with _surroundings(work), warnings.catch_warnings():
             warnings.simplefilter("always")  # a warning is a line on stderr, as it is for a user
-            result = CliRunner().invoke(cli.app, list(case.words))
+            result = CliRunner().invoke(app, list(case.words))
         after = _tree(Path(above))
     problem = _problem(result, before, after)
     if problem:

@@ -6,7 +6,7 @@ from typing import Any, Literal, Union, get_args, get_origin
 
 from hypothesis import strategies as st
 
-from feddr.config.parts import NESTED, OPTIMISERS, TABLE, settings
+from feddr.config.components import NESTED, OPTIMISERS, TABLE, settings
 from tests.fuzz.literals import Value
 
 NAMES = ("weight", "bias", "layer0", "x", "a.csv", "none", "")

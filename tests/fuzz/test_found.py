@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from feddr import cli, limits
-from feddr.refusal import LONGEST, one_line
+from feddr.commands import main
+from feddr.storage import limits
+from feddr.validation.messages import LONGEST, one_line
 from tests.fuzz.broken_arguments import LATE
 from tests.fuzz.broken_configs import BASES, BESIDE, EXACT
 from tests.fuzz.broken_files import TRACE, WHOLE, command, digits_npz, headed, traced
@@ -135,14 +136,14 @@ def test_messages_are_safe_to_print() -> None:
 def test_a_picture_that_cannot_be_drawn_leaves_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("feddr.plots.save", lambda *_: json.loads("no picture"))
-    result = CliRunner().invoke(cli.app, ["data", "bundled", "--out", "a/b"])
-    assert result.exit_code == cli.REFUSED
+    result = CliRunner().invoke(main.app, ["data", "bundled", "--out", "a/b"])
+    assert result.exit_code == main.REFUSED
     assert list(tmp_path.iterdir()) == []
 
 
 def test_no_words_are_answered_with_help() -> None:
     for words in ([], ["deploy"]):
-        result = CliRunner().invoke(cli.app, words)
-        assert result.exit_code == cli.REFUSED
+        result = CliRunner().invoke(main.app, words)
+        assert result.exit_code == main.REFUSED
         assert "Usage: " in result.stdout
         assert result.stderr == ""

@@ -20,18 +20,18 @@ from hypothesis import strategies as st
 from safetensors.numpy import load, save
 
 import feddr
-from feddr import limits, untrusted
 from feddr.checkpoint import CheckpointError, Checkpoints
-from feddr.checkpoint.saved import MANIFEST, STATE, Arrays, _sealed
+from feddr.checkpoint.folder import MANIFEST, STATE, Arrays, _sealed
 from feddr.config import ConfigError
 from feddr.config.labels import check_file_name
 from feddr.datasets import files
+from feddr.storage import limits, untrusted
+from tests.checkpoint.small_runs import classes, go
 from tests.datasets.formats import idx_bytes
 from tests.fuzz.broken_configs import BASES
 from tests.fuzz.broken_files import DIGITS, WHOLE, command, digits_npz
 from tests.fuzz.cases import BLOCKED, Case, attempt
 from tests.fuzz.literals import document
-from tests.reliability.small import classes, go
 
 SOURCES = Path(untrusted.__file__).parent
 RUNS_CODE = {"pickle", "cPickle", "cloudpickle", "dill", "joblib", "marshal", "shelve", "yaml"}

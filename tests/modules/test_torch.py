@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 import feddr
 from feddr import tree
 from feddr.algorithms import Algorithm
-from feddr.engines.plain import PlainClients
+from feddr.engines.shared.plain_clients import PlainClients
 from feddr.local import Subproblem
 from tests.conftest import make_classes
 

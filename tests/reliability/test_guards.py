@@ -12,10 +12,10 @@ import pytest
 import feddr
 from feddr import certify, delays, sampling, tree
 from feddr.checkpoint import Checkpoints
-from feddr.engines import run as run_module
-from feddr.engines.rounds import DivergenceWarning
+from feddr.engines.shared import run as run_module
+from feddr.engines.shared.errors import DivergenceWarning
+from tests.checkpoint.small_runs import ROUGH, SGD, digest, go, squares
 from tests.conftest import make_regression
-from tests.reliability.small import ROUGH, SGD, digest, go, squares
 
 BAD = 3
 
@@ -31,7 +31,9 @@ def poisoned(value: float = np.nan) -> feddr.Problem:
 
 def without_metrics(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a run begin whose loss at xbar is not finite, which would stop it at once."""
-    monkeypatch.setattr("feddr.engines.evaluate.Evaluator.at", lambda *_: {"F": 0.0, "f": 0.0, "gradient_mapping": 0.0})
+    monkeypatch.setattr(
+        "feddr.engines.shared.evaluation.Evaluator.at", lambda *_: {"F": 0.0, "f": 0.0, "gradient_mapping": 0.0}
+    )
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
@@ -159,7 +161,9 @@ def test_skipping_keeps_the_books(init: str, monkeypatch: pytest.MonkeyPatch) ->
 
 def test_what_is_skipped_in_a_round_has_not_arrived(monkeypatch: pytest.MonkeyPatch) -> None:
     without_metrics(monkeypatch)
-    result = go(poisoned(), feddr.FedDR(eta=0.7, alpha=1.2), 4, delays=delays.Uniform(1.0, 2.0), on_bad_client="skip")
+    result = go(
+        poisoned(), feddr.FedDR(eta=0.7, alpha=1.2), 4, delays=delays.UniformSpeed(1.0, 2.0), on_bad_client="skip"
+    )
     assert result.state.skipped == 4
     assert {event.kind for event in result.events if event.client == BAD} == {"lost"}  # it is the slowest
     arrived = [event.client for event in result.events if event.arrived >= 0]
@@ -197,7 +201,7 @@ def test_methods_that_need_everybody_cannot_skip() -> None:
 
 
 CUT = [
-    (feddr.FedDR(eta=0.7), {"sampling": sampling.Uniform(1), "delays": delays.Uniform(1.0, 2.0)}),
+    (feddr.FedDR(eta=0.7), {"sampling": sampling.Uniform(1), "delays": delays.UniformSpeed(1.0, 2.0)}),
     (feddr.AsyncFedDR(eta=0.7), {"delays": delays.Fixed([1.0, 1.1, 1.3, 3.0, 1.7])}),
     (feddr.AsyncFedDR(eta=0.7, buffer=4), {"delays": delays.Fixed([1.0, 1.1, 1.3, 3.0, 1.7])}),
 ]

@@ -12,7 +12,8 @@ from tests.reliability.faults import record
 
 def kill(folder: Path, kills: int, seed: int, order: int | None) -> None:
     # JAX says that forking is unsafe once it has started threads; these processes are forked before it has.
-    command = [sys.executable, "-W", "ignore", "-m", "tests.reliability.killing", str(folder), str(kills), str(seed)]
+    module = "tests.reliability.killed_runs"
+    command = [sys.executable, "-W", "ignore", "-m", module, str(folder), str(kills), str(seed)]
     done = subprocess.run(command, capture_output=True, text=True, cwd=Path(__file__).parents[2], check=False)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)

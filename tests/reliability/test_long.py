@@ -10,10 +10,10 @@ import pytest
 import feddr
 from feddr import certify, delays, tree
 from feddr.algorithms import Algorithm
-from feddr.engines.rounds import Progress
+from feddr.engines.shared.state import Progress
+from tests.checkpoint.small_runs import go
 from tests.conftest import make_regression
 from tests.reliability.faults import record
-from tests.reliability.small import go
 
 GROWTH = 32 * 2**20
 """Bytes that resident memory may grow by, from a tenth of the run on; the histories are counted in."""

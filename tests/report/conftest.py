@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.report.browser import written
 from tests.report.folders import CERTIFICATE, experiment
-from tests.report.looking import written
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from feddr.history import History, Row
-from feddr.report.stored import PARTICIPATION, Part, write_participation
+from feddr.runs.stored import PARTICIPATION, Contribution, write_participation
 
 CONFIG = """\
 name = "{name}"
@@ -75,7 +75,10 @@ def method(
     History(list(history)).to_csv(folder / "history.csv")
     known = {"algorithm": "FedDR(eta=3.0)", "local": "SGD(lr=0.01)", "clients": 4, "seed": 0, **(settings or {})}
     (folder / "settings.json").write_text(json.dumps(known))
-    parts = [Part(i, updates, 2, 1.5, 3.0) if stale else Part(i, updates) for i, updates in ((0, 8), (1, 3), (3, 5))]
+    parts = [
+        Contribution(i, updates, 2, 1.5, 3.0) if stale else Contribution(i, updates)
+        for i, updates in ((0, 8), (1, 3), (3, 5))
+    ]
     write_participation(folder / PARTICIPATION, parts)
 
 

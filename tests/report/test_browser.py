@@ -7,9 +7,9 @@ import pytest
 
 from feddr.report.gather import gather
 from feddr.report.page import page as page_of
+from tests.report.browser import chart, of_colour, pixels, spoken, written
 from tests.report.conftest import Opened
 from tests.report.folders import CERTIFICATE, experiment, rows
-from tests.report.looking import chart, of_colour, pixels, spoken, written
 from tests.report.test_page import evil
 
 PHONE = {"viewport": {"width": 360, "height": 740}, "device_scale_factor": 2, "is_mobile": True, "has_touch": True}

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.report.browser import chart, heights, of_colour, picture, pixels, place, spoken
 from tests.report.conftest import Opened
 from tests.report.folders import rows
-from tests.report.looking import chart, heights, of_colour, picture, pixels, place, spoken
 
 
 def test_every_chart_is_drawn_and_no_request_leaves_the_page(opened: Opened, report: Path) -> None:

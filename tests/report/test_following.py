@@ -4,11 +4,11 @@ import re
 from pathlib import Path
 
 from feddr.history import Row
-from feddr.report.stored import Live
-from feddr.report.watch import Watch
+from feddr.report.live import LiveServer
+from feddr.runs.stored import Live
+from tests.report.browser import chart, of_colour
 from tests.report.conftest import Opened
 from tests.report.folders import experiment, rows
-from tests.report.looking import chart, of_colour
 
 
 def test_a_run_is_followed_without_losing_what_was_chosen(opened: Opened, tmp_path: Path) -> None:
@@ -20,7 +20,7 @@ def test_a_run_is_followed_without_losing_what_was_chosen(opened: Opened, tmp_pa
     made: list[Row] = rows(20, speed=0.5)
     for row in made[:3]:
         live.add(row)
-    with Watch([folder]) as watch:
+    with LiveServer([folder]) as watch:
         page = opened.page
         page.goto(watch.url)
         assert page.locator("#live").inner_text() == "following"
@@ -42,7 +42,7 @@ def test_a_run_that_has_just_begun_gets_its_axes_when_it_has_them(opened: Opened
     (folder / "a" / "history.csv").unlink()
     (folder / ".checkpoints").mkdir()
     live = Live(folder / ".checkpoints" / "a.csv")
-    with Watch([folder]) as watch:
+    with LiveServer([folder]) as watch:
         page = opened.page
         page.goto(watch.url)
         page.get_by_text("No evaluation yet").wait_for()

@@ -9,7 +9,7 @@ import pytest
 
 from feddr.history import COLUMNS, History, Row
 from feddr.report.gather import MOST_ROWS, gather, sources
-from feddr.report.stored import Live
+from feddr.runs.stored import Live
 from tests.report.folders import CERTIFICATE, experiment, method, rows
 
 

@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from feddr import cli, reproduce
+from feddr import reproduce
 from feddr.algorithms import FedAvg
+from feddr.commands import main
 from feddr.config import build, parse, perform
 from feddr.reproduce import FIGURES, Plan, Runs, execute, make, output, rows, serial
-from feddr.reproduce.keeping import Keeping
-from feddr.tune import Job, Record
-from tests.reproduce.made import TINY, TOML, experiments
+from feddr.reproduce.client_models import KeepsClientModels
+from feddr.tune import RunRecord, RunSpec
+from tests.reproduce.small_figures import TINY, TOML, experiments
 
 
 def plan(folder: Path, seeds: tuple[int, ...] = (1, 2)) -> Plan:
@@ -51,7 +52,7 @@ def test_going_on_gives_the_numbers_of_a_run_without_a_break(tmp_path: Path) -> 
     make(whole, serial)
     made: list[str] = []
 
-    def interrupted(jobs: Iterator[Job]) -> Iterator[Record]:
+    def interrupted(jobs: Iterator[RunSpec]) -> Iterator[RunRecord]:
         for job in jobs:
             if len(made) == 3:
                 raise KeyboardInterrupt
@@ -62,7 +63,7 @@ def test_going_on_gives_the_numbers_of_a_run_without_a_break(tmp_path: Path) -> 
         make(parts, interrupted)
     assert len(parts.missing()) == 1
 
-    def rest(jobs: Iterator[Job]) -> Iterator[Record]:
+    def rest(jobs: Iterator[RunSpec]) -> Iterator[RunRecord]:
         for job in jobs:
             assert job.settings["digest"] not in made
             yield execute(job)
@@ -111,7 +112,7 @@ def test_remembering_models_changes_nothing_else() -> None:
     config = parse(tomllib.loads(TOML))
     problem, (run, _) = build(config)
     plain = perform(config, problem, run)
-    kept = perform(config, problem, run._replace(algorithm=Keeping(FedAvg())))
+    kept = perform(config, problem, run._replace(algorithm=KeepsClientModels(FedAvg())))
     assert plain.history.column("F") == kept.history.column("F")
     assert np.isnan(plain.history.last.personal_train_loss)
     # After its own steps a client's model fits its own samples better than the mean of all does.
@@ -124,9 +125,9 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     experiments(tmp_path / "experiments" / "paper")
     monkeypatch.setattr(reproduce, "FIGURES", {"tiny": TINY})
     runner = CliRunner()
-    listed = runner.invoke(cli.app, ["reproduce", "--list", "--seeds", "3"])
+    listed = runner.invoke(main.app, ["reproduce", "--list", "--seeds", "3"])
     assert "tiny: A tiny figure; 2 runs, 2 to make, 7 s of a core" in listed.output
-    result = runner.invoke(cli.app, ["reproduce", "tiny", "--seeds", "3", "--workers", "0", "--out", "here"])
+    result = runner.invoke(main.app, ["reproduce", "tiny", "--seeds", "3", "--workers", "0", "--out", "here"])
     assert result.exit_code == 0, result.output
     assert "2 to make, about 7 s with 1 at a time" in result.stderr
     assert (tmp_path / "here" / "tiny" / "round-xbar.png").exists()
@@ -135,7 +136,7 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert summary in result.output
     with open(tmp_path / "here" / "summary.csv", newline="") as file:
         assert sorted(int(line["rank"]) for line in csv.DictReader(file)) == [1, 2]
-    again = runner.invoke(cli.app, ["reproduce", "tiny", "--seeds", "3", "--workers", "0", "--out", "here"])
+    again = runner.invoke(main.app, ["reproduce", "tiny", "--seeds", "3", "--workers", "0", "--out", "here"])
     assert "0 to make" in again.stderr
 
 
@@ -148,6 +149,6 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_the_command_refuses(arguments: list[str], message: str) -> None:
-    result = CliRunner().invoke(cli.app, ["reproduce", *arguments])
+    result = CliRunner().invoke(main.app, ["reproduce", *arguments])
     assert result.exit_code == 2
     assert message in result.stderr

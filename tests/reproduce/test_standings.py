@@ -9,16 +9,16 @@ from unittest.mock import patch
 import pytest
 
 from feddr.history import History
-from feddr.reproduce import Experiment, Figure, Finished, Plan, Row, Runs
-from feddr.reproduce.standings import Standing, describe, save, standings
-from tests.reproduce.made import history
+from feddr.reproduce import Experiment, Figure, Finished, PanelRow, Plan, Runs
+from feddr.reproduce.standings import BudgetRanking, describe, save, standings
+from tests.reproduce.small_figures import history
 
 FIGURE = Figure("f", "A figure", "", (Experiment(("f",)),), budgets=("round", "megabytes"))
 SEEDS = (1, 2)
 HALF = {"bytes_each": 500_000}
 
 
-def ranked(**lines: Sequence[History | None]) -> list[Standing]:
+def ranked(**lines: Sequence[History | None]) -> list[BudgetRanking]:
     """Return the standings of runs that are made up, one for each seed, None for those that diverged."""
     runs = {
         (label, seed): Finished(History(), "diverged") if run is None else Finished(run, "finished")
@@ -26,7 +26,7 @@ def ranked(**lines: Sequence[History | None]) -> list[Standing]:
         for seed, run in zip(SEEDS, made, strict=False)
     }
     with patch.object(Plan, "found", return_value=runs):
-        row = Row("a set", "f", {label: {} for label in lines}, SEEDS)
+        row = PanelRow("a set", "f", {label: {} for label in lines}, SEEDS)
         return standings(FIGURE, [row], Plan({}, Runs(Path("nowhere"))))
 
 

@@ -6,17 +6,17 @@ from typing import Any
 import numpy as np
 import optax
 import pytest
-from tests.agreement.test_pooled import squares
 
 import feddr
 from feddr import local
 from feddr.local import LocalSolver
 from feddr.theory import fixed_work
+from tests.agreement.test_pooled import squares
 
 
 def travelled(solver: LocalSolver, size: int) -> float:
     """How far a solver goes along a constant gradient of one, step by step."""
-    state = solver.init(local.Subproblem(start=np.zeros(1, np.float32)), local.Facts())
+    state = solver.init(local.Subproblem(start=np.zeros(1, np.float32)), local.SolverContext())
     for _ in range(solver.num_steps(size)):
         state = solver.step(state, np.ones(1, np.float32))
     return float(np.abs(state.point[0]))
@@ -73,7 +73,7 @@ def test_what_is_given_stays(regression_data: feddr.FederatedData) -> None:
 
 
 def test_equal_clients_have_one_step_size() -> None:
-    four = fixed_work.Federation(np.full(4, 0.25), 1.0, feddr.prox.Zero(), np.ones(2))
+    four = fixed_work.StepSizeInputs(np.full(4, 0.25), 1.0, feddr.prox.Zero(), np.ones(2))
     algorithm, words = fixed_work.choose(feddr.FedDR(), np.full(4, 0.25), four)
     assert algorithm.eta == 0.25 * fixed_work.C
     assert "eta = " in words
@@ -85,8 +85,8 @@ def test_step_sizes_do_not_empty_the_model(g: feddr.prox.Regulariser) -> None:
     rng = np.random.default_rng(0)
     x0, work = rng.normal(0.0, 0.1, 5), np.array([3.0, 30.0, 7.0])
     weights = np.array([0.2, 0.5, 0.3])
-    algorithm, words = fixed_work.choose(feddr.FedDR(), work, fixed_work.Federation(weights, 1.0, g, x0))
-    free, _ = fixed_work.choose(feddr.FedDR(), work, fixed_work.Federation(weights, 1.0, feddr.prox.Zero(), x0))
+    algorithm, words = fixed_work.choose(feddr.FedDR(), work, fixed_work.StepSizeInputs(weights, 1.0, g, x0))
+    free, _ = fixed_work.choose(feddr.FedDR(), work, fixed_work.StepSizeInputs(weights, 1.0, feddr.prox.Zero(), x0))
     eta = 1 / np.sum(weights / np.array(algorithm.eta))
     kept = np.linalg.norm(g.prox(x0, eta)) / np.linalg.norm(x0)
     assert fixed_work.KEPT <= kept < fixed_work.KEPT + 0.02

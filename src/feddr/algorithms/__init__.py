@@ -18,7 +18,7 @@ from feddr.algorithms.fedprox import FedProx
 from feddr.algorithms.fedsplit import FedSplit
 from feddr.algorithms.mime_lite import MimeLite
 from feddr.algorithms.scaffold import Scaffold
-from feddr.algorithms.stepsizes import Roles
+from feddr.algorithms.step_sizes import Roles
 
 __all__ = [
     "Algorithm",

@@ -1,16 +1,18 @@
 """What an algorithm is: pure rules from state to state, written for one client."""
 
-from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
-from feddr.algorithms import stepsizes
-from feddr.data import FederatedData
+import numpy as np
+from numpy.typing import NDArray
+
+from feddr.algorithms import step_sizes
+from feddr.data import ClientSamples, FederatedData
 from feddr.local import Solution, Subproblem
 from feddr.prox import Regulariser, Zero
+from feddr.prox.regulariser import Prox
 from feddr.sampling import Full, Sampling
 from feddr.tree import Tree
 
-Prox = Callable[[Tree, float], Tree]
 """From (x, eta) to prox_{eta g}(x)."""
 
 
@@ -60,7 +62,7 @@ class Algorithm(Protocol):
         """Whether every client takes part in a start-up round before the first one."""
 
     @property
-    def mean_gradient(self) -> bool:
+    def needs_gradient(self) -> bool:
         """Whether ``finish`` needs a mean gradient: of the solver's steps, or over all samples at the probe."""
 
     def server(self, x0: Tree, /) -> Any:
@@ -102,20 +104,20 @@ class Deployable(Algorithm, Protocol):
     before and works the change out itself, so that a value that is lost or arrives again does no harm.
     """
 
-    def counted(self, c: Any, x: Tree, /) -> Tree:
+    def absolute_upload(self, c: Any, x: Tree, /) -> Tree:
         """Return what the server counts for a client in state c that has just computed the model x."""
 
-    def upload(self, counted: Tree, before: Tree, message: Tree, /) -> Tree:
+    def increment(self, counted: Tree, before: Tree, message: Tree, /) -> Tree:
         """Return what ``finish`` returned, given what was counted before and the message that the client had."""
 
-    def rejoin(self, message: Tree, /) -> Any:
+    def recover(self, message: Tree, /) -> Any:
         """Return the state in which a client begins again that has lost its own."""
 
-    def drift(self, s: Any, total: Tree, /) -> float:
+    def invariant_gap(self, s: Any, total: Tree, /) -> float:
         """Return how far the server's memory is from sum_i v_i counted_i; 0 where it remembers nothing."""
 
 
-class Posed(Protocol):
+class HasRegulariser(Protocol):
     """What the rules depend on of a problem, in whatever library its loss is written."""
 
     @property
@@ -127,11 +129,41 @@ class Posed(Protocol):
         """The regulariser g."""
 
 
-def check(algorithm: Algorithm, problem: Posed, sampling: Sampling) -> None:
+class ProblemLike(HasRegulariser, Protocol):
+    """What a plain loop needs to know of a problem, in whatever library its loss is written."""
+
+    @property
+    def init(self) -> Tree:
+        """The start."""
+
+    @property
+    def client_weights(self) -> NDArray[np.float64]:
+        """The weights w_i."""
+
+    def f(self, x: Tree) -> float:
+        """Return f(x)."""
+
+    def F(self, x: Tree) -> float:
+        """Return f(x) + g(x)."""
+
+    def gradient_mapping(self, x: Tree, eta: float = 1.0) -> Tree:
+        """Return (x - prox_{eta g}(x - eta grad f(x))) / eta."""
+
+    def accuracy(self, x: Tree, part: ClientSamples | None) -> float:
+        """Return the share of samples that are predicted rightly, NaN where nobody can say."""
+
+    def batch_gradient(self, x: Tree, batch: Any) -> Tree:
+        """Return the gradient at x of the mean loss over a batch."""
+
+    def known_curvature(self, i: int) -> tuple[float, float] | None:
+        """Return bounds on the eigenvalues of the Hessian of f_i, None where they are not known."""
+
+
+def check(algorithm: Algorithm, problem: HasRegulariser, sampling: Sampling) -> None:
     """Refuse a regulariser or a sampling scheme that the algorithm cannot handle."""
     name = type(algorithm).__name__
     sampling.check(problem.data.num_clients)
-    stepsizes.check(algorithm, problem.data.num_clients)
+    step_sizes.check(algorithm, problem.data.num_clients)
     if not algorithm.composite and not isinstance(problem.regulariser, Zero):
         raise ValueError(
             f"{name} has no composite step, got g={problem.regulariser}; use FedDR, FedMid or FedDualAvg, or g=None."

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from feddr import limits
 from feddr.algorithms.feddr import FedDR
+from feddr.validation import scalars
 
 
 @dataclass(frozen=True)
@@ -55,9 +55,9 @@ class AsyncFedDR(FedDR):
         super().__post_init__()
         if self.mean == "active":
             raise ValueError(f"{type(self).__name__} hears from one client at a time, got mean='active'; use 'all'.")
-        limits.count(self, "buffer", 1)
+        scalars.count(self, "buffer", 1)
         if self.tau is not None:
-            limits.count(self, "tau", 0, "None for no warning")
+            scalars.count(self, "tau", 0, "None for no warning")
 
     def factor(self, staleness: int) -> float:
         """Return 1: an increment that counted for less would break the identity for xtilde."""

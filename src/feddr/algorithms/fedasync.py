@@ -3,11 +3,13 @@
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from feddr import limits, tree
-from feddr.algorithms.algorithm import Prox, Uploads
-from feddr.algorithms.fedavg import Server
+from feddr import tree
+from feddr.algorithms.algorithm import Uploads
+from feddr.algorithms.fedavg import FedAvgServer
 from feddr.local import Solution, Subproblem
+from feddr.prox.regulariser import Prox
 from feddr.tree import Tree
+from feddr.validation import scalars
 
 STALENESS = ("constant", "polynomial", "hinge")
 
@@ -53,10 +55,10 @@ class FedAsync:
     composite: ClassVar[bool] = False
     partial: ClassVar[bool] = True
     full_start: ClassVar[bool] = False
-    mean_gradient: ClassVar[bool] = False
+    needs_gradient: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        limits.numbers(self, "alpha", "a", "b", "rho")
+        scalars.numbers(self, "alpha", "a", "b", "rho")
         if not 0 < self.alpha <= 1:
             raise ValueError(f"alpha must be in (0, 1], got {self.alpha}.")
         if self.staleness not in STALENESS:
@@ -72,10 +74,10 @@ class FedAsync:
             return 1.0 / (self.a * (staleness - self.b) + 1.0)
         return 1.0
 
-    def server(self, x0: Tree) -> Server:
-        return Server(x0)
+    def server(self, x0: Tree) -> FedAvgServer:
+        return FedAvgServer(x0)
 
-    def broadcast(self, s: Server) -> Tree:
+    def broadcast(self, s: FedAvgServer) -> Tree:
         return s.xbar
 
     def client(self, x0: Tree, xbar: Tree) -> None:
@@ -87,18 +89,18 @@ class FedAsync:
     def finish(self, c: None, xbar: Tree, sub: Subproblem, solution: Solution) -> tuple[None, Tree]:
         return None, solution.x
 
-    def counted(self, c: None, x: Tree) -> Tree:
+    def absolute_upload(self, c: None, x: Tree) -> Tree:
         return x
 
-    def upload(self, x: Tree, before: Tree, xbar: Tree) -> Tree:
+    def increment(self, x: Tree, before: Tree, xbar: Tree) -> Tree:
         return x
 
-    def rejoin(self, xbar: Tree) -> None:
+    def recover(self, xbar: Tree) -> None:
         """Return nothing: there was nothing to lose."""
 
-    def drift(self, s: Server, total: Tree) -> float:
+    def invariant_gap(self, s: FedAvgServer, total: Tree) -> float:
         return 0.0
 
-    def aggregate(self, s: Server, uploads: Uploads, prox: Prox) -> Server:
+    def aggregate(self, s: FedAvgServer, uploads: Uploads, prox: Prox) -> FedAvgServer:
         kept, share = 1.0 - self.alpha * uploads.discount, self.alpha / uploads.weight
-        return Server(tree.map(lambda xbar, x: kept * xbar + share * x, s.xbar, uploads.sum))
+        return FedAvgServer(tree.map(lambda xbar, x: kept * xbar + share * x, s.xbar, uploads.sum))

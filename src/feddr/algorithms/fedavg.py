@@ -4,12 +4,13 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from feddr import tree
-from feddr.algorithms.algorithm import Prox, Uploads
+from feddr.algorithms.algorithm import Uploads
 from feddr.local import Solution, Subproblem
+from feddr.prox.regulariser import Prox
 from feddr.tree import Tree
 
 
-class Server(NamedTuple):
+class FedAvgServer(NamedTuple):
     """State of the server: the model."""
 
     xbar: Tree
@@ -28,12 +29,12 @@ class FedAvg:
     composite: ClassVar[bool] = False
     partial: ClassVar[bool] = True
     full_start: ClassVar[bool] = False
-    mean_gradient: ClassVar[bool] = False
+    needs_gradient: ClassVar[bool] = False
 
-    def server(self, x0: Tree) -> Server:
-        return Server(x0)
+    def server(self, x0: Tree) -> FedAvgServer:
+        return FedAvgServer(x0)
 
-    def broadcast(self, s: Server) -> Tree:
+    def broadcast(self, s: FedAvgServer) -> Tree:
         return s.xbar
 
     def client(self, x0: Tree, xbar: Tree) -> None:
@@ -45,17 +46,17 @@ class FedAvg:
     def finish(self, c: None, xbar: Tree, sub: Subproblem, solution: Solution) -> tuple[None, Tree]:
         return None, solution.x
 
-    def counted(self, c: None, x: Tree) -> Tree:
+    def absolute_upload(self, c: None, x: Tree) -> Tree:
         return x
 
-    def upload(self, x: Tree, before: Tree, xbar: Tree) -> Tree:
+    def increment(self, x: Tree, before: Tree, xbar: Tree) -> Tree:
         return x
 
-    def rejoin(self, xbar: Tree) -> None:
+    def recover(self, xbar: Tree) -> None:
         """Return nothing: there was nothing to lose."""
 
-    def drift(self, s: Server, total: Tree) -> float:
+    def invariant_gap(self, s: FedAvgServer, total: Tree) -> float:
         return 0.0
 
-    def aggregate(self, s: Server, uploads: Uploads, prox: Prox) -> Server:
-        return Server(tree.scale(1.0 / uploads.weight, uploads.sum))
+    def aggregate(self, s: FedAvgServer, uploads: Uploads, prox: Prox) -> FedAvgServer:
+        return FedAvgServer(tree.scale(1.0 / uploads.weight, uploads.sum))

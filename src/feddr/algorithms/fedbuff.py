@@ -4,11 +4,13 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-from feddr import limits, tree
-from feddr.algorithms.algorithm import Prox, Uploads
-from feddr.algorithms.fedavg import Server
+from feddr import tree
+from feddr.algorithms.algorithm import Uploads
+from feddr.algorithms.fedavg import FedAvgServer
 from feddr.local import Solution, Subproblem
+from feddr.prox.regulariser import Prox
 from feddr.tree import Tree
+from feddr.validation import scalars
 
 
 @dataclass(frozen=True)
@@ -42,19 +44,19 @@ class FedBuff:
     composite: ClassVar[bool] = False
     partial: ClassVar[bool] = True
     full_start: ClassVar[bool] = False
-    mean_gradient: ClassVar[bool] = False
+    needs_gradient: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        limits.count(self, "buffer", 1)
-        limits.positive(self, "server_lr")
+        scalars.count(self, "buffer", 1)
+        scalars.positive(self, "server_lr")
 
     def factor(self, staleness: int) -> float:
         return 1.0 / math.sqrt(1.0 + staleness)
 
-    def server(self, x0: Tree) -> Server:
-        return Server(x0)
+    def server(self, x0: Tree) -> FedAvgServer:
+        return FedAvgServer(x0)
 
-    def broadcast(self, s: Server) -> Tree:
+    def broadcast(self, s: FedAvgServer) -> Tree:
         return s.xbar
 
     def client(self, x0: Tree, xbar: Tree) -> None:
@@ -66,17 +68,17 @@ class FedBuff:
     def finish(self, c: None, xbar: Tree, sub: Subproblem, solution: Solution) -> tuple[None, Tree]:
         return None, tree.increment(solution.x, xbar)
 
-    def counted(self, c: None, x: Tree) -> Tree:
+    def absolute_upload(self, c: None, x: Tree) -> Tree:
         return x
 
-    def upload(self, x: Tree, before: Tree, xbar: Tree) -> Tree:
+    def increment(self, x: Tree, before: Tree, xbar: Tree) -> Tree:
         return tree.increment(x, xbar)
 
-    def rejoin(self, xbar: Tree) -> None:
+    def recover(self, xbar: Tree) -> None:
         """Return nothing: there was nothing to lose."""
 
-    def drift(self, s: Server, total: Tree) -> float:
+    def invariant_gap(self, s: FedAvgServer, total: Tree) -> float:
         return 0.0
 
-    def aggregate(self, s: Server, uploads: Uploads, prox: Prox) -> Server:
-        return Server(tree.axpy(self.server_lr / uploads.weight, uploads.sum, s.xbar))
+    def aggregate(self, s: FedAvgServer, uploads: Uploads, prox: Prox) -> FedAvgServer:
+        return FedAvgServer(tree.axpy(self.server_lr / uploads.weight, uploads.sum, s.xbar))

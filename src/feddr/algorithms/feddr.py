@@ -4,17 +4,19 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, NamedTuple, Self
 
-from feddr import limits, tree
-from feddr.algorithms.algorithm import Prox, Uploads
-from feddr.algorithms.stepsizes import StepSizes, check_start
+from feddr import tree
+from feddr.algorithms.algorithm import Uploads
+from feddr.algorithms.step_sizes import StepSizes, check_start
 from feddr.local import Solution, Subproblem
+from feddr.prox.regulariser import Prox
 from feddr.tree import Tree
+from feddr.validation import scalars
 
 INITS = ("lazy", "full", "joining")
 MEANS = ("all", "active")
 
 
-class Client(NamedTuple):
+class FedDRClient(NamedTuple):
     """State of a client: its model x_i, its residual y_i, and xhat_i, what the server counts for it."""
 
     x: Tree
@@ -22,7 +24,7 @@ class Client(NamedTuple):
     xhat: Tree
 
 
-class Server(NamedTuple):
+class FedDRServer(NamedTuple):
     """State of the server.
 
     Parameters
@@ -117,14 +119,14 @@ class FedDR:
 
     composite: ClassVar[bool] = True
     partial: ClassVar[bool] = True
-    mean_gradient: ClassVar[bool] = False
+    needs_gradient: ClassVar[bool] = False
     mean_without_theory: ClassVar[str] = "active"
 
     def __post_init__(self) -> None:
         several = (
             isinstance(self.eta, Iterable) and not isinstance(self.eta, bytes) and getattr(self.eta, "ndim", 1) > 0
         )
-        limits.numbers(self, *([] if several else ["eta"]), *([] if isinstance(self.alpha, str) else ["alpha"]))
+        scalars.numbers(self, *([] if several else ["eta"]), *([] if isinstance(self.alpha, str) else ["alpha"]))
         if not isinstance(self.eta, str | int | float):
             object.__setattr__(self, "eta", StepSizes(self.eta))
         elif self.eta != "auto" and (isinstance(self.eta, str) or not 0 < self.eta < float("inf")):
@@ -152,50 +154,50 @@ class FedDR:
         """The factor of x_i in xhat_i."""
         return 2.0 if self.mean == "all" else float(self.alpha)
 
-    def server(self, x0: Tree) -> Server:
+    def server(self, x0: Tree) -> FedDRServer:
         counted = 1.0 if self.init == "lazy" else 0.0
-        return Server(xtilde=tree.scale(self._reflection - 1.0, x0), xbar=x0, weight=counted, share=counted)
+        return FedDRServer(xtilde=tree.scale(self._reflection - 1.0, x0), xbar=x0, weight=counted, share=counted)
 
-    def broadcast(self, s: Server) -> Tree:
+    def broadcast(self, s: FedDRServer) -> Tree:
         return s.xbar
 
-    def client(self, x0: Tree, xbar: Tree) -> Client:
+    def client(self, x0: Tree, xbar: Tree) -> FedDRClient:
         if self.init == "lazy":
-            return Client(x=x0, y=x0, xhat=tree.scale(self._reflection - 1.0, x0))
-        return Client(x=xbar, y=xbar, xhat=tree.zeros_like(xbar))  # the server counts nothing for it yet
+            return FedDRClient(x=x0, y=x0, xhat=tree.scale(self._reflection - 1.0, x0))
+        return FedDRClient(x=xbar, y=xbar, xhat=tree.zeros_like(xbar))  # the server counts nothing for it yet
 
-    def subproblem(self, c: Client, xbar: Tree) -> Subproblem:
+    def subproblem(self, c: FedDRClient, xbar: Tree) -> Subproblem:
         alpha = float(self.alpha)
         y = tree.map(lambda y, xbar, x: alpha * (xbar - x) + y, c.y, xbar, c.x)
         return Subproblem(start=xbar if self.start == "xbar" else c.x, center=y, eta=_number(self.eta), last=c.x)
 
-    def finish(self, c: Client, xbar: Tree, sub: Subproblem, solution: Solution) -> tuple[Client, Tree]:
+    def finish(self, c: FedDRClient, xbar: Tree, sub: Subproblem, solution: Solution) -> tuple[FedDRClient, Tree]:
         x, y = solution.x, sub.center
         xhat = tree.map(lambda a, b: self._reflection * a - b, x, y)
-        return Client(x, y, xhat), tree.increment(xhat, c.xhat)
+        return FedDRClient(x, y, xhat), tree.increment(xhat, c.xhat)
 
-    def counted(self, c: Client, x: Tree) -> Tree:
+    def absolute_upload(self, c: FedDRClient, x: Tree) -> Tree:
         return c.xhat
 
-    def upload(self, xhat: Tree, before: Tree, xbar: Tree) -> Tree:
+    def increment(self, xhat: Tree, before: Tree, xbar: Tree) -> Tree:
         return tree.increment(xhat, before)
 
-    def rejoin(self, xbar: Tree) -> Client:
-        return Client(x=xbar, y=xbar, xhat=tree.zeros_like(xbar))
+    def recover(self, xbar: Tree) -> FedDRClient:
+        return FedDRClient(x=xbar, y=xbar, xhat=tree.zeros_like(xbar))
 
-    def drift(self, s: Server, total: Tree) -> float:
+    def invariant_gap(self, s: FedDRServer, total: Tree) -> float:
         return tree.norm(tree.sub(tree.scale(s.weight, s.xtilde), total))
 
-    def aggregate(self, s: Server, uploads: Uploads, prox: Prox) -> Server:
+    def aggregate(self, s: FedDRServer, uploads: Uploads, prox: Prox) -> FedDRServer:
         joined = self.init != "lazy"
         weight, share = s.weight + joined * uploads.joined, s.share + joined * uploads.joined_share
         xtilde = tree.map(lambda mean, change: (s.weight * mean + change) / weight, s.xtilde, uploads.sum)
         # Of the clients counted so far: their share of F over the sum of their w_i / eta_i.
         eta = _number(self.eta) * share / weight
         point = xtilde if self.mean == "all" else tree.axpy(2.0 - float(self.alpha), self._active(s, uploads), xtilde)
-        return Server(xtilde, prox(point, eta), weight, share)
+        return FedDRServer(xtilde, prox(point, eta), weight, share)
 
-    def _active(self, s: Server, uploads: Uploads) -> Tree:
+    def _active(self, s: FedDRServer, uploads: Uploads) -> Tree:
         """Return the mean of the active clients' x_i, which follows from what they sent.
 
         A client's xhat_i has changed by alpha (x_i - xbar); that of a client which has just joined was not counted

@@ -5,21 +5,23 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from feddr import limits, tree
-from feddr.algorithms.algorithm import Prox, Uploads
+from feddr import tree
+from feddr.algorithms.algorithm import Uploads
 from feddr.local import Solution, Subproblem
 from feddr.local.descent import Dual
+from feddr.prox.regulariser import Prox
 from feddr.tree import Tree
+from feddr.validation import scalars
 
 
-class Message(NamedTuple):
+class FedDualAvgMessage(NamedTuple):
     """What travels in both directions: a dual point, or a change of one, and the weight of g, or a change of it."""
 
     dual: Tree
     tau: Any
 
 
-class Server(NamedTuple):
+class FedDualAvgServer(NamedTuple):
     """State of the server: the model, the dual point z, and the weight tau of g: xbar = prox_{tau g}(z)."""
 
     xbar: Tree
@@ -64,28 +66,30 @@ class FedDualAvg:
     composite: ClassVar[bool] = True
     partial: ClassVar[bool] = True
     full_start: ClassVar[bool] = False
-    mean_gradient: ClassVar[bool] = False
+    needs_gradient: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        limits.positive(self, "server_lr")
+        scalars.positive(self, "server_lr")
 
-    def server(self, x0: Tree) -> Server:
-        return Server(xbar=x0, dual=x0, tau=0.0)
+    def server(self, x0: Tree) -> FedDualAvgServer:
+        return FedDualAvgServer(xbar=x0, dual=x0, tau=0.0)
 
-    def broadcast(self, s: Server) -> Message:
-        return Message(s.dual, s.tau)
+    def broadcast(self, s: FedDualAvgServer) -> FedDualAvgMessage:
+        return FedDualAvgMessage(s.dual, s.tau)
 
-    def client(self, x0: Tree, message: Message) -> None:
+    def client(self, x0: Tree, message: FedDualAvgMessage) -> None:
         """Return nothing: a client keeps nothing from one round to the next."""
 
-    def subproblem(self, c: None, message: Message) -> Subproblem:
+    def subproblem(self, c: None, message: FedDualAvgMessage) -> Subproblem:
         return Subproblem(start=message.dual, descent=Dual(message.tau))
 
-    def finish(self, c: None, message: Message, sub: Subproblem, solution: Solution) -> tuple[None, Message]:
+    def finish(
+        self, c: None, message: FedDualAvgMessage, sub: Subproblem, solution: Solution
+    ) -> tuple[None, FedDualAvgMessage]:
         change = tree.increment(solution.x, message.dual)
-        return None, Message(change, np.asarray(solution.length, np.float64))
+        return None, FedDualAvgMessage(change, np.asarray(solution.length, np.float64))
 
-    def aggregate(self, s: Server, uploads: Uploads, prox: Prox) -> Server:
-        step: Message = tree.scale(self.server_lr / uploads.weight, uploads.sum)
+    def aggregate(self, s: FedDualAvgServer, uploads: Uploads, prox: Prox) -> FedDualAvgServer:
+        step: FedDualAvgMessage = tree.scale(self.server_lr / uploads.weight, uploads.sum)
         dual, tau = tree.add(s.dual, step.dual), s.tau + float(step.tau)
-        return Server(prox(dual, tau), dual, tau)
+        return FedDualAvgServer(prox(dual, tau), dual, tau)

@@ -3,20 +3,22 @@
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-from feddr import limits, tree
-from feddr.algorithms.algorithm import Prox, Uploads
+from feddr import tree
+from feddr.algorithms.algorithm import Uploads
 from feddr.local import Solution, Subproblem
+from feddr.prox.regulariser import Prox
 from feddr.tree import Tree
+from feddr.validation import scalars
 
 
-class Client(NamedTuple):
+class FedDynClient(NamedTuple):
     """State of a client: its model x_i and its multiplier lambda_i."""
 
     x: Tree
     dual: Tree
 
 
-class Server(NamedTuple):
+class FedDynServer(NamedTuple):
     """State of the server: the model, and the memory H = sum_i w_i eta lambda_i."""
 
     xbar: Tree
@@ -66,29 +68,29 @@ class FedDyn:
     composite: ClassVar[bool] = False
     partial: ClassVar[bool] = True
     full_start: ClassVar[bool] = False
-    mean_gradient: ClassVar[bool] = False
+    needs_gradient: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        limits.positive(self, "eta")
+        scalars.positive(self, "eta")
 
-    def server(self, x0: Tree) -> Server:
-        return Server(x0, tree.zeros_like(x0))
+    def server(self, x0: Tree) -> FedDynServer:
+        return FedDynServer(x0, tree.zeros_like(x0))
 
-    def broadcast(self, s: Server) -> Tree:
+    def broadcast(self, s: FedDynServer) -> Tree:
         return s.xbar
 
-    def client(self, x0: Tree, xbar: Tree) -> Client:
-        return Client(x=x0, dual=tree.zeros_like(x0))
+    def client(self, x0: Tree, xbar: Tree) -> FedDynClient:
+        return FedDynClient(x=x0, dual=tree.zeros_like(x0))
 
-    def subproblem(self, c: Client, xbar: Tree) -> Subproblem:
+    def subproblem(self, c: FedDynClient, xbar: Tree) -> Subproblem:
         return Subproblem(start=xbar, center=xbar, eta=self.eta, linear=c.dual)
 
-    def finish(self, c: Client, xbar: Tree, sub: Subproblem, solution: Solution) -> tuple[Client, Tree]:
+    def finish(self, c: FedDynClient, xbar: Tree, sub: Subproblem, solution: Solution) -> tuple[FedDynClient, Tree]:
         x = solution.x
         dual = tree.axpy(1.0 / self.eta, tree.sub(x, xbar), c.dual)
-        return Client(x, dual), tree.increment(x, xbar)
+        return FedDynClient(x, dual), tree.increment(x, xbar)
 
-    def aggregate(self, s: Server, uploads: Uploads, prox: Prox) -> Server:
+    def aggregate(self, s: FedDynServer, uploads: Uploads, prox: Prox) -> FedDynServer:
         memory = tree.add(s.memory, uploads.sum)
         moved = tree.axpy(1.0 / uploads.weight, uploads.sum, s.xbar)
-        return Server(tree.add(moved, memory), memory)
+        return FedDynServer(tree.add(moved, memory), memory)

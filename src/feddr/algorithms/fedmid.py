@@ -5,17 +5,19 @@ from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
-from feddr import limits, tree
-from feddr.algorithms.algorithm import Prox, Uploads
-from feddr.algorithms.fedavg import Server
+from feddr import tree
+from feddr.algorithms.algorithm import Uploads
+from feddr.algorithms.fedavg import FedAvgServer
 from feddr.local import Solution, Subproblem
 from feddr.local.descent import Plain, Proximal
+from feddr.prox.regulariser import Prox
 from feddr.tree import Tree
+from feddr.validation import scalars
 
 PROXIMAL = ("both", "server", "clients")
 
 
-class Upload(NamedTuple):
+class FedMidUpload(NamedTuple):
     """What a client sends: its model and the length of its steps together, lr K_i."""
 
     x: Tree
@@ -63,17 +65,17 @@ class FedMid:
     composite: ClassVar[bool] = True
     partial: ClassVar[bool] = True
     full_start: ClassVar[bool] = False
-    mean_gradient: ClassVar[bool] = False
+    needs_gradient: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        limits.positive(self, "server_lr")
+        scalars.positive(self, "server_lr")
         if self.proximal not in PROXIMAL:
             raise ValueError(f"proximal must be one of {', '.join(PROXIMAL)}, got {self.proximal!r}.")
 
-    def server(self, x0: Tree) -> Server:
-        return Server(x0)
+    def server(self, x0: Tree) -> FedAvgServer:
+        return FedAvgServer(x0)
 
-    def broadcast(self, s: Server) -> Tree:
+    def broadcast(self, s: FedAvgServer) -> Tree:
         return s.xbar
 
     def client(self, x0: Tree, xbar: Tree) -> None:
@@ -82,10 +84,10 @@ class FedMid:
     def subproblem(self, c: None, xbar: Tree) -> Subproblem:
         return Subproblem(start=xbar, descent=Plain() if self.proximal == "server" else Proximal())
 
-    def finish(self, c: None, xbar: Tree, sub: Subproblem, solution: Solution) -> tuple[None, Upload]:
-        return None, Upload(solution.x, np.asarray(solution.length, np.float64))
+    def finish(self, c: None, xbar: Tree, sub: Subproblem, solution: Solution) -> tuple[None, FedMidUpload]:
+        return None, FedMidUpload(solution.x, np.asarray(solution.length, np.float64))
 
-    def aggregate(self, s: Server, uploads: Uploads, prox: Prox) -> Server:
-        mean: Upload = tree.scale(1.0 / uploads.weight, uploads.sum)
+    def aggregate(self, s: FedAvgServer, uploads: Uploads, prox: Prox) -> FedAvgServer:
+        mean: FedMidUpload = tree.scale(1.0 / uploads.weight, uploads.sum)
         x = tree.map(lambda old, new: (1.0 - self.server_lr) * old + self.server_lr * new, s.xbar, mean.x)
-        return Server(x if self.proximal == "clients" else prox(x, self.server_lr * float(mean.length)))
+        return FedAvgServer(x if self.proximal == "clients" else prox(x, self.server_lr * float(mean.length)))

@@ -8,13 +8,15 @@ import jax
 import numpy as np
 import optax
 
-from feddr import limits, precision, tree
-from feddr.algorithms.algorithm import Prox, Uploads
+from feddr import precision, tree
+from feddr.algorithms.algorithm import Uploads
 from feddr.local import Solution, Subproblem
+from feddr.prox.regulariser import Prox
 from feddr.tree import Tree
+from feddr.validation import scalars
 
 
-class Server(NamedTuple):
+class FedOptServer(NamedTuple):
     """State of the server: the model, and the memory of its optimiser."""
 
     xbar: Tree
@@ -28,17 +30,17 @@ class _Stepping:
     composite: ClassVar[bool] = False
     partial: ClassVar[bool] = True
     full_start: ClassVar[bool] = False
-    mean_gradient: ClassVar[bool] = False
+    needs_gradient: ClassVar[bool] = False
 
     def transformation(self) -> optax.GradientTransformation:
         """Return the optimiser of the server."""
         raise NotImplementedError
 
-    def server(self, x0: Tree) -> Server:
+    def server(self, x0: Tree) -> FedOptServer:
         with precision.scope(np.float64):
-            return Server(x0, tree.map(np.asarray, self.transformation().init(x0)))
+            return FedOptServer(x0, tree.map(np.asarray, self.transformation().init(x0)))
 
-    def broadcast(self, s: Server) -> Tree:
+    def broadcast(self, s: FedOptServer) -> Tree:
         return s.xbar
 
     def client(self, x0: Tree, xbar: Tree) -> None:
@@ -50,30 +52,30 @@ class _Stepping:
     def finish(self, c: None, xbar: Tree, sub: Subproblem, solution: Solution) -> tuple[None, Tree]:
         return None, solution.x
 
-    def counted(self, c: None, x: Tree) -> Tree:
+    def absolute_upload(self, c: None, x: Tree) -> Tree:
         return x
 
-    def upload(self, x: Tree, before: Tree, xbar: Tree) -> Tree:
+    def increment(self, x: Tree, before: Tree, xbar: Tree) -> Tree:
         return x
 
-    def rejoin(self, xbar: Tree) -> None:
+    def recover(self, xbar: Tree) -> None:
         """Return nothing: there was nothing to lose."""
 
-    def drift(self, s: Server, total: Tree) -> float:
+    def invariant_gap(self, s: FedOptServer, total: Tree) -> float:
         return 0.0
 
-    def aggregate(self, s: Server, uploads: Uploads, prox: Prox) -> Server:
+    def aggregate(self, s: FedOptServer, uploads: Uploads, prox: Prox) -> FedOptServer:
         gradient = tree.map(lambda xbar, x: xbar - x / uploads.weight, s.xbar, uploads.sum)
         with precision.scope(np.float64):  # outside of it JAX would make float32 of the server's state
-            found: Server = tree.map(np.asarray, _step(self, gradient, s))
+            found: FedOptServer = tree.map(np.asarray, _step(self, gradient, s))
         return found
 
 
 @partial(jax.jit, static_argnums=0)
-def _step(rules: _Stepping, gradient: Tree, s: Server) -> Server:
+def _step(rules: _Stepping, gradient: Tree, s: FedOptServer) -> FedOptServer:
     """Return the state after one step; rules with the same numbers share the compiled code."""
     updates, memory = rules.transformation().update(gradient, s.memory, s.xbar)
-    return Server(optax.apply_updates(s.xbar, updates), memory)
+    return FedOptServer(optax.apply_updates(s.xbar, updates), memory)
 
 
 def _check(server_lr: float, tau: float = 1.0, **decays: float) -> None:
@@ -162,7 +164,7 @@ class FedAvgM(_Stepping):
     momentum: float = 0.9
 
     def __post_init__(self) -> None:
-        limits.numbers(self, "server_lr", "momentum")
+        scalars.numbers(self, "server_lr", "momentum")
         _check(self.server_lr, momentum=self.momentum)
 
     def transformation(self) -> optax.GradientTransformation:
@@ -210,7 +212,7 @@ class FedAdam(_Stepping):
     tau: float = 1e-3
 
     def __post_init__(self) -> None:
-        limits.numbers(self, "server_lr", "tau", "b1", "b2")
+        scalars.numbers(self, "server_lr", "tau", "b1", "b2")
         _check(self.server_lr, self.tau, b1=self.b1, b2=self.b2)
 
     def transformation(self) -> optax.GradientTransformation:
@@ -252,7 +254,7 @@ class FedYogi(_Stepping):
     tau: float = 1e-3
 
     def __post_init__(self) -> None:
-        limits.numbers(self, "server_lr", "tau", "b1", "b2")
+        scalars.numbers(self, "server_lr", "tau", "b1", "b2")
         _check(self.server_lr, self.tau, b1=self.b1, b2=self.b2)
 
     def transformation(self) -> optax.GradientTransformation:
@@ -296,7 +298,7 @@ class FedAdagrad(_Stepping):
     tau: float = 1e-3
 
     def __post_init__(self) -> None:
-        limits.numbers(self, "server_lr", "tau")
+        scalars.numbers(self, "server_lr", "tau")
         _check(self.server_lr, self.tau)
 
     def transformation(self) -> optax.GradientTransformation:

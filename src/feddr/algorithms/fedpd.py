@@ -3,15 +3,17 @@
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-from feddr import limits, tree
-from feddr.algorithms.algorithm import Prox, Uploads
-from feddr.algorithms.fedavg import Server
-from feddr.algorithms.stepsizes import check_start
+from feddr import tree
+from feddr.algorithms.algorithm import Uploads
+from feddr.algorithms.fedavg import FedAvgServer
+from feddr.algorithms.step_sizes import check_start
 from feddr.local import Solution, Subproblem
+from feddr.prox.regulariser import Prox
 from feddr.tree import Tree
+from feddr.validation import scalars
 
 
-class Client(NamedTuple):
+class FedPDClient(NamedTuple):
     """State of a client: its model x_i and its multiplier lambda_i."""
 
     x: Tree
@@ -47,41 +49,41 @@ class FedPD:
     composite: ClassVar[bool] = False
     partial: ClassVar[bool] = False
     full_start: ClassVar[bool] = False
-    mean_gradient: ClassVar[bool] = False
+    needs_gradient: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        limits.positive(self, "eta")
+        scalars.positive(self, "eta")
         check_start(self.start)
 
-    def server(self, x0: Tree) -> Server:
-        return Server(x0)
+    def server(self, x0: Tree) -> FedAvgServer:
+        return FedAvgServer(x0)
 
-    def broadcast(self, s: Server) -> Tree:
+    def broadcast(self, s: FedAvgServer) -> Tree:
         return s.xbar
 
-    def client(self, x0: Tree, xbar: Tree) -> Client:
-        return Client(x=x0, dual=tree.zeros_like(x0))
+    def client(self, x0: Tree, xbar: Tree) -> FedPDClient:
+        return FedPDClient(x=x0, dual=tree.zeros_like(x0))
 
-    def subproblem(self, c: Client, xbar: Tree) -> Subproblem:
+    def subproblem(self, c: FedPDClient, xbar: Tree) -> Subproblem:
         start = xbar if self.start == "xbar" else c.x
         return Subproblem(start=start, center=xbar, eta=self.eta, linear=c.dual)
 
-    def finish(self, c: Client, xbar: Tree, sub: Subproblem, solution: Solution) -> tuple[Client, Tree]:
+    def finish(self, c: FedPDClient, xbar: Tree, sub: Subproblem, solution: Solution) -> tuple[FedPDClient, Tree]:
         x = solution.x
         dual = tree.axpy(1.0 / self.eta, tree.sub(x, xbar), c.dual)
-        return Client(x, dual), tree.axpy(self.eta, dual, x)
+        return FedPDClient(x, dual), tree.axpy(self.eta, dual, x)
 
-    def counted(self, c: Client, x: Tree) -> Tree:
+    def absolute_upload(self, c: FedPDClient, x: Tree) -> Tree:
         return tree.axpy(self.eta, c.dual, c.x)
 
-    def upload(self, counted: Tree, before: Tree, xbar: Tree) -> Tree:
+    def increment(self, counted: Tree, before: Tree, xbar: Tree) -> Tree:
         return counted
 
-    def rejoin(self, xbar: Tree) -> Client:
-        return Client(x=xbar, dual=tree.zeros_like(xbar))
+    def recover(self, xbar: Tree) -> FedPDClient:
+        return FedPDClient(x=xbar, dual=tree.zeros_like(xbar))
 
-    def drift(self, s: Server, total: Tree) -> float:
+    def invariant_gap(self, s: FedAvgServer, total: Tree) -> float:
         return tree.norm(tree.sub(s.xbar, total))
 
-    def aggregate(self, s: Server, uploads: Uploads, prox: Prox) -> Server:
-        return Server(uploads.sum)
+    def aggregate(self, s: FedAvgServer, uploads: Uploads, prox: Prox) -> FedAvgServer:
+        return FedAvgServer(uploads.sum)

@@ -3,15 +3,17 @@
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-from feddr import limits, tree
-from feddr.algorithms.algorithm import Prox, Uploads
-from feddr.algorithms.fedavg import Server
-from feddr.algorithms.stepsizes import check_start
+from feddr import tree
+from feddr.algorithms.algorithm import Uploads
+from feddr.algorithms.fedavg import FedAvgServer
+from feddr.algorithms.step_sizes import check_start
 from feddr.local import Solution, Subproblem
+from feddr.prox.regulariser import Prox
 from feddr.tree import Tree
+from feddr.validation import scalars
 
 
-class Client(NamedTuple):
+class FedSplitClient(NamedTuple):
     """State of a client: the splitting variable z_i, and the last local model x_i."""
 
     z: Tree
@@ -47,41 +49,41 @@ class FedSplit:
     composite: ClassVar[bool] = False
     partial: ClassVar[bool] = False
     full_start: ClassVar[bool] = False
-    mean_gradient: ClassVar[bool] = False
+    needs_gradient: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        limits.positive(self, "eta")
+        scalars.positive(self, "eta")
         check_start(self.start)
 
-    def server(self, x0: Tree) -> Server:
-        return Server(x0)
+    def server(self, x0: Tree) -> FedAvgServer:
+        return FedAvgServer(x0)
 
-    def broadcast(self, s: Server) -> Tree:
+    def broadcast(self, s: FedAvgServer) -> Tree:
         return s.xbar
 
-    def client(self, x0: Tree, xbar: Tree) -> Client:
-        return Client(z=x0, x=x0)
+    def client(self, x0: Tree, xbar: Tree) -> FedSplitClient:
+        return FedSplitClient(z=x0, x=x0)
 
-    def subproblem(self, c: Client, xbar: Tree) -> Subproblem:
+    def subproblem(self, c: FedSplitClient, xbar: Tree) -> Subproblem:
         reflected = tree.map(lambda a, z: 2 * a - z, xbar, c.z)
         start = xbar if self.start == "xbar" else c.x
         return Subproblem(start=start, center=reflected, eta=self.eta)
 
-    def finish(self, c: Client, xbar: Tree, sub: Subproblem, solution: Solution) -> tuple[Client, Tree]:
+    def finish(self, c: FedSplitClient, xbar: Tree, sub: Subproblem, solution: Solution) -> tuple[FedSplitClient, Tree]:
         z = tree.axpy(2.0, tree.sub(solution.x, xbar), c.z)
-        return Client(z, solution.x), z
+        return FedSplitClient(z, solution.x), z
 
-    def counted(self, c: Client, x: Tree) -> Tree:
+    def absolute_upload(self, c: FedSplitClient, x: Tree) -> Tree:
         return c.z
 
-    def upload(self, z: Tree, before: Tree, xbar: Tree) -> Tree:
+    def increment(self, z: Tree, before: Tree, xbar: Tree) -> Tree:
         return z
 
-    def rejoin(self, xbar: Tree) -> Client:
-        return Client(z=xbar, x=xbar)
+    def recover(self, xbar: Tree) -> FedSplitClient:
+        return FedSplitClient(z=xbar, x=xbar)
 
-    def drift(self, s: Server, total: Tree) -> float:
+    def invariant_gap(self, s: FedAvgServer, total: Tree) -> float:
         return tree.norm(tree.sub(s.xbar, total))
 
-    def aggregate(self, s: Server, uploads: Uploads, prox: Prox) -> Server:
-        return Server(uploads.sum)
+    def aggregate(self, s: FedAvgServer, uploads: Uploads, prox: Prox) -> FedAvgServer:
+        return FedAvgServer(uploads.sum)

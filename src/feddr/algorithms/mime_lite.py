@@ -3,27 +3,29 @@
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-from feddr import limits, tree
-from feddr.algorithms.algorithm import Prox, Uploads
+from feddr import tree
+from feddr.algorithms.algorithm import Uploads
 from feddr.local import Solution, Subproblem
+from feddr.prox.regulariser import Prox
 from feddr.tree import Tree
+from feddr.validation import scalars
 
 
-class Message(NamedTuple):
+class MimeLiteMessage(NamedTuple):
     """What the server sends: the model and the velocity."""
 
     x: Tree
     velocity: Tree
 
 
-class Upload(NamedTuple):
+class MimeLiteUpload(NamedTuple):
     """What a client sends: its model, and the gradient of f_i at xbar over all of its samples."""
 
     x: Tree
     gradient: Tree
 
 
-class Server(NamedTuple):
+class MimeLiteServer(NamedTuple):
     """State of the server: the model and the velocity u."""
 
     xbar: Tree
@@ -67,28 +69,30 @@ class MimeLite:
     composite: ClassVar[bool] = False
     partial: ClassVar[bool] = True
     full_start: ClassVar[bool] = False
-    mean_gradient: ClassVar[bool] = True
+    needs_gradient: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        limits.numbers(self, "beta")
+        scalars.numbers(self, "beta")
         if not 0 <= self.beta < 1:
             raise ValueError(f"beta must be at least 0 and below 1, got {self.beta}.")
 
-    def server(self, x0: Tree) -> Server:
-        return Server(x0, tree.zeros_like(x0))
+    def server(self, x0: Tree) -> MimeLiteServer:
+        return MimeLiteServer(x0, tree.zeros_like(x0))
 
-    def broadcast(self, s: Server) -> Message:
-        return Message(s.xbar, s.velocity)
+    def broadcast(self, s: MimeLiteServer) -> MimeLiteMessage:
+        return MimeLiteMessage(s.xbar, s.velocity)
 
-    def client(self, x0: Tree, message: Message) -> None:
+    def client(self, x0: Tree, message: MimeLiteMessage) -> None:
         """Return nothing: a client keeps nothing from one round to the next."""
 
-    def subproblem(self, c: None, message: Message) -> Subproblem:
+    def subproblem(self, c: None, message: MimeLiteMessage) -> Subproblem:
         return Subproblem(start=message.x, linear=tree.scale(self.beta, message.velocity), probe=message.x)
 
-    def finish(self, c: None, message: Message, sub: Subproblem, solution: Solution) -> tuple[None, Upload]:
-        return None, Upload(solution.x, solution.gradient)
+    def finish(
+        self, c: None, message: MimeLiteMessage, sub: Subproblem, solution: Solution
+    ) -> tuple[None, MimeLiteUpload]:
+        return None, MimeLiteUpload(solution.x, solution.gradient)
 
-    def aggregate(self, s: Server, uploads: Uploads, prox: Prox) -> Server:
-        mean: Upload = tree.scale(1.0 / uploads.weight, uploads.sum)
-        return Server(mean.x, tree.axpy(self.beta, s.velocity, mean.gradient))
+    def aggregate(self, s: MimeLiteServer, uploads: Uploads, prox: Prox) -> MimeLiteServer:
+        mean: MimeLiteUpload = tree.scale(1.0 / uploads.weight, uploads.sum)
+        return MimeLiteServer(mean.x, tree.axpy(self.beta, s.velocity, mean.gradient))

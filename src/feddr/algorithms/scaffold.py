@@ -3,26 +3,28 @@
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-from feddr import limits, tree
-from feddr.algorithms.algorithm import Prox, Uploads
+from feddr import tree
+from feddr.algorithms.algorithm import Uploads
 from feddr.local import Solution, Subproblem
+from feddr.prox.regulariser import Prox
 from feddr.tree import Tree
+from feddr.validation import scalars
 
 
-class Client(NamedTuple):
+class ScaffoldClient(NamedTuple):
     """State of a client: its control variate c_i."""
 
     control: Tree
 
 
-class Message(NamedTuple):
+class ScaffoldMessage(NamedTuple):
     """What travels in both directions: a model, or a change of one, and a control variate, or a change of one."""
 
     x: Tree
     control: Tree
 
 
-class Server(NamedTuple):
+class ScaffoldServer(NamedTuple):
     """State of the server: the model and the control variate c = sum_i w_i c_i."""
 
     xbar: Tree
@@ -57,46 +59,46 @@ class Scaffold:
     composite: ClassVar[bool] = False
     partial: ClassVar[bool] = True
     full_start: ClassVar[bool] = False
-    mean_gradient: ClassVar[bool] = True
+    needs_gradient: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        limits.positive(self, "server_lr")
+        scalars.positive(self, "server_lr")
 
-    def server(self, x0: Tree) -> Server:
-        return Server(x0, tree.zeros_like(x0))
+    def server(self, x0: Tree) -> ScaffoldServer:
+        return ScaffoldServer(x0, tree.zeros_like(x0))
 
-    def broadcast(self, s: Server) -> Message:
-        return Message(s.xbar, s.control)
+    def broadcast(self, s: ScaffoldServer) -> ScaffoldMessage:
+        return ScaffoldMessage(s.xbar, s.control)
 
-    def client(self, x0: Tree, message: Message) -> Client:
-        return Client(tree.zeros_like(x0))
+    def client(self, x0: Tree, message: ScaffoldMessage) -> ScaffoldClient:
+        return ScaffoldClient(tree.zeros_like(x0))
 
-    def subproblem(self, c: Client, message: Message) -> Subproblem:
+    def subproblem(self, c: ScaffoldClient, message: ScaffoldMessage) -> Subproblem:
         return Subproblem(start=message.x, linear=tree.sub(message.control, c.control))
 
     def finish(
         self,
-        c: Client,
-        message: Message,
+        c: ScaffoldClient,
+        message: ScaffoldMessage,
         sub: Subproblem,
         solution: Solution,
-    ) -> tuple[Client, Message]:
+    ) -> tuple[ScaffoldClient, ScaffoldMessage]:
         change = tree.increment(solution.x, message.x)
-        return Client(solution.gradient), Message(change, tree.increment(solution.gradient, c.control))
+        return ScaffoldClient(solution.gradient), ScaffoldMessage(change, tree.increment(solution.gradient, c.control))
 
-    def counted(self, c: Client, x: Tree) -> Message:
-        return Message(x, c.control)
+    def absolute_upload(self, c: ScaffoldClient, x: Tree) -> ScaffoldMessage:
+        return ScaffoldMessage(x, c.control)
 
-    def upload(self, counted: Message, before: Message, message: Message) -> Message:
-        return Message(tree.increment(counted.x, message.x), tree.increment(counted.control, before.control))
+    def increment(self, counted: ScaffoldMessage, before: ScaffoldMessage, message: ScaffoldMessage) -> ScaffoldMessage:
+        return ScaffoldMessage(tree.increment(counted.x, message.x), tree.increment(counted.control, before.control))
 
-    def rejoin(self, message: Message) -> Client:
-        return Client(message.control)  # then c - c_i = 0, and the client begins as in FedAvg
+    def recover(self, message: ScaffoldMessage) -> ScaffoldClient:
+        return ScaffoldClient(message.control)  # then c - c_i = 0, and the client begins as in FedAvg
 
-    def drift(self, s: Server, total: Message) -> float:
+    def invariant_gap(self, s: ScaffoldServer, total: ScaffoldMessage) -> float:
         return tree.norm(tree.sub(s.control, total.control))
 
-    def aggregate(self, s: Server, uploads: Uploads, prox: Prox) -> Server:
-        change: Message = uploads.sum
+    def aggregate(self, s: ScaffoldServer, uploads: Uploads, prox: Prox) -> ScaffoldServer:
+        change: ScaffoldMessage = uploads.sum
         xbar = tree.axpy(self.server_lr / uploads.weight, change.x, s.xbar)
-        return Server(xbar, tree.add(s.control, change.control))
+        return ScaffoldServer(xbar, tree.add(s.control, change.control))

@@ -9,14 +9,14 @@ import numpy as np
 
 from feddr import tree
 from feddr.algorithms import Asynchronous, FedDR
-from feddr.certify.measure import Watch
+from feddr.certify.measure import RoundMeasurements
 from feddr.local import Accelerated, LocalSolver, Relative
 from feddr.sampling import Full, p_hat
 from feddr.theory import relative, synchronous
 from feddr.theory.smoothness import smoothness
 
 if TYPE_CHECKING:
-    from feddr.engines.plain import Differentiable
+    from feddr.algorithms.algorithm import ProblemLike
     from feddr.engines.result import Result
 
 BOOKKEEPING = 1e-9
@@ -126,7 +126,7 @@ def certificate(result: "Result", *, F_star: float = 0.0) -> Certificate:
 
     begin = _beginning(watch)
     rounds = watch.rounds[begin:]
-    # With step sizes of their own the theorems hold for (v_i, (eta_i / eta) f_i): feddr.algorithms.stepsizes.
+    # With step sizes of their own the theorems hold for (v_i, (eta_i / eta) f_i): feddr.algorithms.step_sizes.
     alpha, eta = float(algorithm.alpha), float(watch.roles.server.eta)
     p = p_hat(result.sampling, problem.data.num_clients)
     L, looser = _end_of_run(watch)
@@ -212,7 +212,7 @@ def certificate(result: "Result", *, F_star: float = 0.0) -> Certificate:
     return Certificate(theorem, tuple(hypotheses), measured, bound, facts, (), not watch.smoothness.exact)
 
 
-def _end_of_run(watch: Watch) -> tuple[float, float]:
+def _end_of_run(watch: RoundMeasurements) -> tuple[float, float]:
     """Return L over both ends of the run and the clients' ways, and by how much the errors grow with what was found.
 
     Errors were measured with the curvature at the start; where that is an estimate, the rest may be more curved.
@@ -228,7 +228,7 @@ def _end_of_run(watch: Watch) -> tuple[float, float]:
     return float(np.max(scale * end.per_client)), looser
 
 
-def _refusals(algorithm: Any, local: LocalSolver | None, watch: Watch | None) -> tuple[str, ...]:
+def _refusals(algorithm: Any, local: LocalSolver | None, watch: RoundMeasurements | None) -> tuple[str, ...]:
     if not isinstance(algorithm, FedDR) or isinstance(algorithm, Asynchronous):
         return (f"certificates are for FedDR, whose theorems are known, got {algorithm}.",)
     if local is None or not local.certified:
@@ -244,7 +244,7 @@ def _refusals(algorithm: Any, local: LocalSolver | None, watch: Watch | None) ->
     return ()
 
 
-def _beginning(watch: Watch) -> int:
+def _beginning(watch: RoundMeasurements) -> int:
     """Return the first round in which V is finite: 0, unless the lazy start has xbar^0 = x^0 outside the set of g.
 
     The theorems hold from any round on, given what came before it, where xbar = prox_{eta g}(xtilde) there.
@@ -252,12 +252,12 @@ def _beginning(watch: Watch) -> int:
     return next((k for k, m in enumerate(watch.rounds) if m.lyapunov < math.inf), len(watch.rounds))
 
 
-def _minimises_g(problem: "Differentiable", eta: float) -> bool:
+def _minimises_g(problem: "ProblemLike", eta: float) -> bool:
     """Return whether x^0 is a fixed point of prox_{eta g}."""
-    from feddr.engines.rounds import server_prox
+    from feddr.prox.compiled import compiled_prox
 
     x0 = tree.cast(problem.init, np.float64)
-    return tree.norm(tree.sub(server_prox(problem.regulariser)(x0, eta), x0)) <= 1e-12 * (1 + tree.norm(x0))
+    return tree.norm(tree.sub(compiled_prox(problem.regulariser)(x0, eta), x0)) <= 1e-12 * (1 + tree.norm(x0))
 
 
 def _finite(value: Any) -> Any:

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from feddr import precision, tree
 from feddr.algorithms import Asynchronous, FedDR, Roles
-from feddr.algorithms.feddr import Client
-from feddr.engines.rounds import Progress, State
+from feddr.algorithms.feddr import FedDRClient
+from feddr.engines.shared.state import Progress, RunState
 from feddr.local import Estimate
 from feddr.problem import Problem, gradient_mapping
 from feddr.sampling import Sampling
@@ -18,7 +18,7 @@ from feddr.theory.smoothness import Smoothness, smoothness
 from feddr.tree import Tree
 
 
-def bookkeeping_gap(problem: Problem, algorithm: FedDR, state: State) -> float:
+def bookkeeping_gap(problem: Problem, algorithm: FedDR, state: RunState) -> float:
     """Return || xtilde - sum_i v_i xhat_i / sum_i v_i ||, over the clients that the server counts.
 
     It is zero but for rounding: the law (INV) that the whole analysis of FedDR rests on. With ``init="lazy"`` the
@@ -40,7 +40,7 @@ def bookkeeping_gap(problem: Problem, algorithm: FedDR, state: State) -> float:
     return tree.norm(tree.sub(state.server.xtilde, tree.scale(1.0 / weight, total)))
 
 
-def lyapunov(problem: Problem, algorithm: FedDR, state: State) -> float:
+def lyapunov(problem: Problem, algorithm: FedDR, state: RunState) -> float:
     """Return V = g(xbar) + sum_i w_i [ f_i(x_i) + <grad f_i(x_i), xbar - x_i> + ||xbar - x_i||^2 / (2 eta_i) ].
 
     With exact proximal steps, everybody active and alpha, eta within the theory, V never increases; in general its
@@ -50,7 +50,7 @@ def lyapunov(problem: Problem, algorithm: FedDR, state: State) -> float:
 
 
 def _over_clients(
-    problem: Problem, algorithm: FedDR, state: State, mu: Callable[[int], float] | None = None
+    problem: Problem, algorithm: FedDR, state: RunState, mu: Callable[[int], float] | None = None
 ) -> tuple[float, list[float]]:
     """Return V and, given the strong convexity of each subproblem, a bound on each client's error eps_i."""
     xbar: Tree = state.server.xbar
@@ -111,14 +111,14 @@ class Measurement(NamedTuple):
     missing: float
 
 
-def watch_for(problem: Problem, algorithm: Any, sampling: Sampling) -> "Watch":
+def measurements_for(problem: Problem, algorithm: Any, sampling: Sampling) -> "RoundMeasurements":
     """Return the callback that measures a run, which must be one of FedDR."""
     if not isinstance(algorithm, FedDR) or isinstance(algorithm, Asynchronous):
         raise ValueError(f"Certificates are for FedDR, whose theorems are known, got {algorithm}; leave certify out.")
-    return Watch(problem, algorithm, smoothness(problem), sampling.probabilities(problem.data.num_clients))
+    return RoundMeasurements(problem, algorithm, smoothness(problem), sampling.probabilities(problem.data.num_clients))
 
 
-class Watch:
+class RoundMeasurements:
     """A callback for ``simulate`` that measures every round, at the price of a gradient of every client.
 
     Parameters
@@ -135,11 +135,12 @@ class Watch:
         self.problem, self.algorithm, self.smoothness = problem, algorithm, smoothness
         self.probabilities = probabilities
         self.roles = _roles(problem, algorithm)
-        self.clients: dict[int, Client] = {}
+        self.clients: dict[int, FedDRClient] = {}
         self.updates: dict[int, int] = {}
         self.rounds: list[Measurement] = []
         self.xbar: Tree = problem.init
         self.met: dict[int, Estimate] = {}
+        self.state = RunState(server=None)
 
     def __call__(self, progress: Progress) -> None:
         """Measure the round that has just ended."""
@@ -154,6 +155,21 @@ class Watch:
         self.rounds.append(Measurement(mapping, F, value, squares, gap, relative, *counts))
         self.clients, self.updates = dict(state.clients), dict(state.updates)
 
+    def attach(self, state: RunState) -> None:
+        """Follow the state of a run, from which ``load_state_dict`` takes what a checkpoint has elsewhere."""
+        self.state = state
+
+    def state_dict(self) -> dict[str, NDArray[Any]]:
+        """Return the measurements as arrays, for a checkpoint."""
+        return {"rounds": np.array(self.rounds, np.float64).reshape(-1, len(Measurement._fields))}
+
+    def load_state_dict(self, arrays: dict[str, NDArray[Any]]) -> None:
+        """Become what ``state_dict`` was called on; the state that is followed must have been loaded before."""
+        state = self.state
+        self.rounds = [Measurement(*row) for row in arrays["rounds"].tolist()]
+        self.clients, self.updates = dict(state.clients), dict(state.updates)
+        self.xbar, self.met = state.server.xbar, state.met
+
     def _at_xbar(self) -> tuple[float, float]:
         """Return F and ||G_eta|| at xbar over all clients, whom V is over, too."""
         g, eta = self.problem.regulariser, float(self.roles.server.eta)
@@ -162,7 +178,7 @@ class Watch:
             F = f + float(g.value(self.xbar))
         return F, tree.norm(gradient_mapping(g, self.xbar, gradient, eta))
 
-    def _relative(self, state: State, errors: list[float]) -> float:
+    def _relative(self, state: RunState, errors: list[float]) -> float:
         worst = 0.0
         for i, c in state.clients.items():
             before = self.clients.get(i)

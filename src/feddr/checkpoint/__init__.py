@@ -4,6 +4,6 @@
 What a checkpoint holds is the engines' affair (``engines.keep``).
 """
 
-from feddr.checkpoint.saved import CheckpointError, Checkpoints, CheckpointWarning, Saved
+from feddr.checkpoint.folder import CheckpointError, Checkpoints, CheckpointWarning, Saved
 
 __all__ = ["CheckpointError", "CheckpointWarning", "Checkpoints", "Saved"]

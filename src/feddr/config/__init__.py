@@ -33,7 +33,7 @@ A table names a function or a class and gives its arguments, as in Python (``par
 
     [delays]                        # of all methods; one second a job by default
     name = "Combined"
-    models = [{name = "Uniform", low = 1.0, high = 2.0}, {name = "Dropout", probability = 0.05, pause = 3.0}]
+    models = [{name = "UniformSpeed", low = 1.0, high = 2.0}, {name = "Dropout", probability = 0.05, pause = 3.0}]
 
     [[algorithm]]                   # [algorithm] if there is just one
     name = "FedDR"
@@ -50,16 +50,16 @@ A table ``[tune]`` is for ``feddr tune``; everything else passes over it.
 JAX is imported only when all that can be checked without it is right.
 """
 
-from feddr.config.build import Run, build, build_delays, length, perform
-from feddr.config.parts import ConfigError, Part
+from feddr.config.build import RunArguments, build, build_delays, length, perform
+from feddr.config.components import Component, ConfigError
 from feddr.config.schema import Config, Method, dumps, load, parse, read
 
 __all__ = [
+    "Component",
     "Config",
     "ConfigError",
     "Method",
-    "Part",
-    "Run",
+    "RunArguments",
     "build",
     "build_delays",
     "dumps",

@@ -3,20 +3,20 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from feddr.config.parts import ConfigError, Part, target
+from feddr.config.components import Component, ConfigError, target
 from feddr.config.schema import Config
 
 if TYPE_CHECKING:
     from feddr.algorithms import Algorithm
     from feddr.delays import Delay
     from feddr.engines.result import Result
-    from feddr.engines.rounds import Callback
+    from feddr.engines.shared.state import Callback
     from feddr.local import LocalSolver
     from feddr.problem import Problem
     from feddr.sampling import Sampling
 
 
-class Run(NamedTuple):
+class RunArguments(NamedTuple):
     """What ``feddr.simulate`` needs for one method."""
 
     label: str
@@ -25,7 +25,7 @@ class Run(NamedTuple):
     sampling: "Sampling"
 
 
-def build(config: Config) -> "tuple[Problem, tuple[Run, ...]]":
+def build(config: Config) -> "tuple[Problem, tuple[RunArguments, ...]]":
     """Return the problem and the runs of a config, checked against each other.
 
     Raises
@@ -34,12 +34,12 @@ def build(config: Config) -> "tuple[Problem, tuple[Run, ...]]":
         With the part that refuses its arguments, or that does not go with the others.
     """
     from feddr.algorithms import check
-    from feddr.engines.rounds import check_on_bad_client
-    from feddr.engines.timing import check_delays
+    from feddr.engines.clock.round_clock import check_delays
+    from feddr.engines.shared.options import check_on_bad_client
 
     # What is cheap comes first: a wrong step size is refused before the data are made.
     runs = tuple(
-        Run(
+        RunArguments(
             method.label,
             _make("algorithm", method.algorithm, method.label),
             _make("local", method.local or config.local),
@@ -66,11 +66,11 @@ def build_delays(config: Config) -> "Delay | None":
     """Return the delays of the clock, one second for everybody where none are given; None without a clock."""
     if config.engine != "clock":
         return None
-    made: Delay = _make("delays", config.delays or Part("Fixed"))
+    made: Delay = _make("delays", config.delays or Component("Fixed"))
     return made
 
 
-def length(config: Config, run: Run) -> int:
+def length(config: Config, run: RunArguments) -> int:
     """Return how many rounds a method of a config makes, or updates of the server where it is asynchronous."""
     from feddr.algorithms import Asynchronous
 
@@ -80,7 +80,7 @@ def length(config: Config, run: Run) -> int:
 def perform(
     config: Config,
     problem: "Problem",
-    run: Run,
+    run: RunArguments,
     *,
     threads: int | None = None,
     callback: "Callback | None" = None,
@@ -96,7 +96,7 @@ def perform(
         As in ``feddr.simulate``, which has ``checkpoint``, ``checkpoint_every`` and ``resume``.
     """
     from feddr.algorithms import Asynchronous, FedDR
-    from feddr.engines.clock import simulate_async
+    from feddr.engines.asynchronous import simulate_async
     from feddr.engines.simulate import simulate
 
     shared: dict[str, Any] = {
@@ -154,7 +154,7 @@ def _problem(config: Config) -> "Problem":
     return problem
 
 
-def _make(kind: str, part: Part | None, label: str = "") -> Any:
+def _make(kind: str, part: Component | None, label: str = "") -> Any:
     """Call what the part names with its arguments, in which parts and tables of parts are made first."""
     if part is None:
         return None
@@ -170,7 +170,7 @@ def _make(kind: str, part: Part | None, label: str = "") -> Any:
 
 
 def _argument(value: Any) -> Any:
-    if isinstance(value, Part):
+    if isinstance(value, Component):
         return _make(value.kind, value)
     if isinstance(value, tuple):
         return tuple(map(_argument, value))

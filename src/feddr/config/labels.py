@@ -4,9 +4,9 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from feddr import limits
 from feddr.config import toml
-from feddr.config.parts import ConfigError, argument, check_name
+from feddr.config.components import ConfigError, argument, check_name
+from feddr.storage import limits
 
 OWN = ("local", "sampling")
 """The parts that an algorithm may have for itself."""

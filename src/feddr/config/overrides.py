@@ -5,8 +5,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from feddr.config import toml
+from feddr.config.components import ConfigError, settings
 from feddr.config.labels import OWN, entries, labels
-from feddr.config.parts import ConfigError, settings
 
 
 def override(raw: Mapping[str, Any], assignments: Iterable[str]) -> dict[str, Any]:

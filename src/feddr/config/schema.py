@@ -6,13 +6,23 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Literal
 
-from feddr import limits, untrusted
 from feddr.config import toml
+from feddr.config.components import (
+    ASYNCHRONOUS,
+    TABLE,
+    Component,
+    ConfigError,
+    argument,
+    check_name,
+    hint,
+    part,
+    settings,
+)
 from feddr.config.labels import OWN, check_file_name, entries, labels
 from feddr.config.overrides import override
-from feddr.config.parts import ASYNCHRONOUS, TABLE, ConfigError, Part, argument, check_name, hint, part, settings
+from feddr.storage import limits, untrusted
 
-FULL = Part("Full")
+FULL = Component("Full")
 
 
 @dataclass(frozen=True)
@@ -20,9 +30,9 @@ class Method:
     """An algorithm under a label, with the local solver and the sampling of its own, where it has them."""
 
     label: str
-    algorithm: Part
-    local: Part | None = None
-    sampling: Part | None = None
+    algorithm: Component
+    local: Component | None = None
+    sampling: Component | None = None
 
 
 @dataclass(frozen=True)
@@ -53,13 +63,13 @@ class Config:
     """
 
     name: str
-    data: Part
-    model: Part
+    data: Component
+    model: Component
     algorithms: tuple[Method, ...]
-    g: Part | None = None
-    local: Part | None = None
-    sampling: Part = FULL
-    delays: Part | None = None
+    g: Component | None = None
+    local: Component | None = None
+    sampling: Component = FULL
+    delays: Component | None = None
     rounds: int = 0
     seed: int = 0
     init_seed: int = 0
@@ -143,7 +153,7 @@ def parse(raw: Mapping[str, Any]) -> Config:
 
     parts: dict[str, Any] = {kind: part(kind, kind, raw[kind]) for kind in SHARED if kind in raw}
     if "seed" in settings("data", parts["data"].name):
-        parts["data"] = Part(parts["data"].name, {"seed": scalars.get("seed", 0), **parts["data"].arguments})
+        parts["data"] = Component(parts["data"].name, {"seed": scalars.get("seed", 0), **parts["data"].arguments})
     methods = tuple(_method(*triple) for triple in zip(keys, names, tables, strict=True))
     return Config(**scalars, **parts, algorithms=methods)
 
@@ -182,7 +192,7 @@ def _method(key: str, label: str, table: Mapping[str, Any]) -> Method:
 
 def _plain(value: Any) -> Any:
     """Return a part as the table that it came from."""
-    if isinstance(value, Part):
+    if isinstance(value, Component):
         return {"name": value.name, **_plain(value.arguments)}
     if isinstance(value, tuple):
         return tuple(map(_plain, value))

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin
 
-from feddr import limits
+from feddr.storage import limits
 
 
 class MismatchError(ValueError):

@@ -4,8 +4,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from feddr.datasets.described import Described
 from feddr.datasets.federate import Array, Partition, assign, federate
+from feddr.datasets.labelled import Described
 
 REGRESSION = ("diabetes",)
 

@@ -9,9 +9,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from feddr.data import Part, Samples
+from feddr.data import ClientSamples, Samples
 from feddr.datasets import partition
-from feddr.datasets.described import Described
+from feddr.datasets.labelled import Described
 from feddr.datasets.partition import Indices
 
 Partition = Literal["iid", "shards", "dirichlet", "quantity", "few_labels"]
@@ -100,12 +100,12 @@ def split(clients: Sequence[Indices], test_share: float, seed: int) -> tuple[lis
     return train, test if test_share > 0 else None
 
 
-def gather(x: Array, y: Array, clients: Sequence[Indices]) -> Part:
+def gather(x: Array, y: Array, clients: Sequence[Indices]) -> ClientSamples:
     """Copy the samples of all clients, one client after the other, once."""
     rows = np.concatenate(clients)
     offsets = np.concatenate([[0], np.cumsum([len(part) for part in clients])]).astype(np.int64)
     samples: Samples = {"x": pixels(x[rows].reshape(len(rows), math.prod(x.shape[1:]))), "y": _labels(y[rows])}
-    return Part(samples, offsets)
+    return ClientSamples(samples, offsets)
 
 
 def pixels(x: Array) -> NDArray[np.float32]:

@@ -15,14 +15,14 @@ from typing import Literal
 
 import numpy as np
 
-from feddr import limits
-from feddr.datasets.described import Described
 from feddr.datasets.download import find, folder
 from feddr.datasets.federate import Array, check_labels, gather
 from feddr.datasets.idx import read_idx
+from feddr.datasets.labelled import Described
 from feddr.datasets.leaf import Users, combine, read_halves
 from feddr.datasets.npz import read_npz
 from feddr.datasets.partition import Indices
+from feddr.storage import limits
 
 CLASSES = string.digits + string.ascii_uppercase + string.ascii_lowercase
 FIRST_LETTER = CLASSES.index("a")

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from feddr import limits
+from feddr.storage import limits
 
 LIMIT, LONGEST_LINE = limits.DATA, limits.LINE
 CHUNK = 2**20

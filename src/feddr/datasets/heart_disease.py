@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from feddr.datasets import files
-from feddr.datasets.described import Described
 from feddr.datasets.download import Remote, folder, obtain
 from feddr.datasets.federate import Array, gather, split
+from feddr.datasets.labelled import Described
 
 _MIRRORS = ("https://archive.ics.uci.edu/ml/machine-learning-databases/heart-disease/",)
 HOSPITALS = ("cleveland", "hungarian", "switzerland", "va")

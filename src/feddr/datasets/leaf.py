@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from feddr.data import Part
+from feddr.data import ClientSamples
 from feddr.datasets import files
-from feddr.datasets.described import Described
 from feddr.datasets.federate import Array, draw, federate
+from feddr.datasets.labelled import Described
 
 SUFFIXES = (".json", ".json.gz")
 SPLIT = "make both halves with LEAF's -t sample, or take the test folder away and a part of each user is split off"
@@ -120,17 +120,17 @@ def combine(
     return Described(part, held, classes=tuple(classes), clients=tuple(names))
 
 
-def _part(users: Sequence[User], width: int | None = None) -> Part:
+def _part(users: Sequence[User], width: int | None = None) -> ClientSamples:
     offsets = np.concatenate([[0], np.cumsum([len(user.y) for user in users])]).astype(np.int64)
     filled = [user for user in users if len(user.y)]
     if not filled:
-        return Part({"x": np.empty((0, width or 0), np.float32), "y": np.empty(0, np.int32)}, offsets)
+        return ClientSamples({"x": np.empty((0, width or 0), np.float32), "y": np.empty(0, np.int32)}, offsets)
     y = np.concatenate([user.y for user in filled])
     labels: Array = y.astype(np.int32 if np.all(y == np.floor(y)) and np.all(np.abs(y) < 2**31) else np.float32)
     x = np.concatenate([user.x for user in filled])
     if width is not None and x.shape[1] != width:
         raise ValueError(f"Samples of train and test need one width, got {width} and {x.shape[1]} features.")
-    return Part({"x": x, "y": labels}, offsets)
+    return ClientSamples({"x": x, "y": labels}, offsets)
 
 
 def _read(path: Path) -> Users:

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from feddr.datasets import files
-from feddr.datasets.described import Described
 from feddr.datasets.federate import Array, Partition, assign, federate
+from feddr.datasets.labelled import Described
 
 MOST_CLASSES = 1000
 

@@ -13,10 +13,10 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from feddr.datasets import partition as partitions
-from feddr.datasets.described import Described
 from feddr.datasets.download import Remote, find, folder, obtain
 from feddr.datasets.federate import OPTIONS, Array, assign, check_labels, check_options, draw, federate, gather
 from feddr.datasets.idx import read_idx
+from feddr.datasets.labelled import Described
 from feddr.datasets.npz import read_npz
 from feddr.datasets.partition import Indices
 

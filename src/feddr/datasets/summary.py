@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from feddr.data import FederatedData, Part
-from feddr.datasets.described import Described
+from feddr.data import ClientSamples, FederatedData
+from feddr.datasets.labelled import Described
 
 BINS = 10
 """Columns of the histogram where labels are numbers to predict."""
@@ -118,7 +118,7 @@ def summarise(data: FederatedData) -> Summary:
     )
 
 
-def _histograms(part: Part, codes: NDArray[np.int64], width: int) -> NDArray[np.int64]:
+def _histograms(part: ClientSamples, codes: NDArray[np.int64], width: int) -> NDArray[np.int64]:
     owner = np.repeat(np.arange(part.num_clients), part.sizes)
     return np.bincount(owner * width + codes, minlength=part.num_clients * width).reshape(part.num_clients, width)
 

@@ -15,8 +15,8 @@ from numbers import Integral
 import numpy as np
 from numpy.typing import NDArray
 
-from feddr import limits
 from feddr.data import FederatedData
+from feddr.storage import limits
 
 NUM_FEATURES = 60
 NUM_CLASSES = 10

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from feddr.datasets import files
-from feddr.datasets.described import Described
 from feddr.datasets.federate import Array, federate
+from feddr.datasets.labelled import Described
 from feddr.datasets.partition import by_column
 
 MOST_CATEGORIES = 1000

@@ -2,7 +2,7 @@
 
 A model of delays fills in a part of the timing of a job (see ``Timing``); ``Combined`` puts several together::
 
-    delays.Uniform(1.0, 2.0)                                  # the fastest client up to twice as fast as the slowest
+    delays.UniformSpeed(1.0, 2.0)                             # the fastest client up to twice as fast as the slowest
     delays.Combined([
         delays.PerStep(1e-3), delays.LogNormal(0.5),          # computing: factors that are multiplied
         delays.Network(latency=0.1, bandwidth=1e6),           # receiving and sending
@@ -18,8 +18,11 @@ from feddr.delays.availability import Dropout, Periodic, Windows
 from feddr.delays.combined import Combined
 from feddr.delays.delay import Delay, Job, Timing
 from feddr.delays.network import Network
-from feddr.delays.speed import Fixed, LogNormal, Pareto, PerStep, Uniform
+from feddr.delays.speed import Fixed, LogNormal, Pareto, PerStep, UniformSpeed
 from feddr.delays.trace import Trace
+
+Uniform = UniformSpeed
+"""The name of ``UniformSpeed`` in version 0.1; it goes with version 0.3."""
 
 __all__ = [
     "Combined",
@@ -35,5 +38,6 @@ __all__ = [
     "Timing",
     "Trace",
     "Uniform",
+    "UniformSpeed",
     "Windows",
 ]

@@ -8,7 +8,7 @@ from statistics import NormalDist
 from typing import Any
 
 from feddr.delays.delay import Job, Timing
-from feddr.refusal import one_line
+from feddr.validation.messages import one_line
 
 _UNIFORM, _LOGNORMAL, _PARETO = 1, 2, 3
 _NORMAL = NormalDist()
@@ -57,7 +57,7 @@ class Fixed:
 
 
 @dataclass(frozen=True)
-class Uniform:
+class UniformSpeed:
     """A factor for each client, drawn once, uniform between ``low`` and ``high``.
 
     ``Uniform(1.0, 2.0)``: the fastest client is up to twice as fast as the slowest.

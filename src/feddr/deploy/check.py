@@ -6,24 +6,15 @@ import socket
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 from feddr.deploy import address
 from feddr.deploy.environment import QUIET
+from feddr.deploy.finding import Finding
 
 FLOWER = "1.41"
 """The version whose protocol and options were tested; Flower changes both between minor versions."""
 
 PROGRAMS = ("flwr", "flower-superlink", "flower-supernode", "flower-superexec")
-
-
-class Finding(NamedTuple):
-    """What was looked at, ``"ok"``, ``"note"`` or ``"problem"``, what was found, and what to do."""
-
-    what: str
-    verdict: str
-    found: str
-    remedy: str = ""
 
 
 def check(superlink: str | None = None, listen: str | None = None, certs: Path | None = None) -> Iterator[Finding]:

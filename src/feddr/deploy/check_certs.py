@@ -9,8 +9,8 @@ from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from feddr import limits, untrusted
-from feddr.deploy.check import Finding
+from feddr.deploy.finding import Finding
+from feddr.storage import limits, untrusted
 
 MAKE = "feddr deploy certs"
 SOON = datetime.timedelta(days=14)

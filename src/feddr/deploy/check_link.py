@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 from feddr.deploy.address import Address
-from feddr.deploy.check import Finding
+from feddr.deploy.finding import Finding
 
 SECONDS = 5.0
 AHEAD, BEHIND = 4.0, 300.0
 """A node's signature may be 5 s in the SuperLink's future or 305 s in its past; the measurement is good to a second."""
 
 
-class Answer(NamedTuple):
+class ProbeReply(NamedTuple):
     """A status, and by how many seconds this machine's clock is ahead, if the answer tells."""
 
     status: int
@@ -56,7 +56,7 @@ def link(target: Address, ca: Path | None) -> Iterator[Finding]:
     yield _control(target, ask(target, ca, "/v1/control/").status)
 
 
-def ask(target: Address, ca: Path | None, path: str) -> Answer:
+def ask(target: Address, ca: Path | None, path: str) -> ProbeReply:
     """Send one GET request."""
     host, port = target
     if ca is None:
@@ -71,7 +71,7 @@ def ask(target: Address, ca: Path | None, path: str) -> Answer:
         date = response.headers.get("Date")
         # The header has whole seconds: the moment is half a second later, on the average.
         moment = None if date is None else (before + time.time()) / 2 - parsedate_to_datetime(date).timestamp() - 0.5
-        return Answer(response.status, moment)
+        return ProbeReply(response.status, moment)
     finally:
         connection.close()
 

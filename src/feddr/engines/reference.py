@@ -8,10 +8,14 @@ from numpy.typing import NDArray
 from feddr import precision as precisions
 from feddr import tree
 from feddr.algorithms import Algorithm, Roles, Uploads, check
-from feddr.engines import rounds as common
-from feddr.engines.plain import Differentiable, PlainClients
+from feddr.algorithms.algorithm import ProblemLike
 from feddr.engines.result import Result
-from feddr.engines.rounds import Accepted, Callback, Progress, State
+from feddr.engines.shared.aggregation import WeightedUpload, wire_bytes
+from feddr.engines.shared.errors import check_finite, inaccurate, warn_inaccurate
+from feddr.engines.shared.options import check_settings
+from feddr.engines.shared.plain_clients import PlainClients
+from feddr.engines.shared.randomness import client_rng, sampling_rng
+from feddr.engines.shared.state import Callback, Progress, RunState
 from feddr.history import History, Row
 from feddr.local import LocalSolver
 from feddr.sampling import Full, Sampling
@@ -19,7 +23,7 @@ from feddr.theory.advice import resolve, review
 
 
 def reference(
-    problem: Differentiable,
+    problem: ProblemLike,
     algorithm: Algorithm,
     *,
     local: LocalSolver,
@@ -34,7 +38,7 @@ def reference(
 ) -> Result:
     """Do what ``simulate`` does, step by step; the arguments mean the same, and a problem may be PyTorch's, too."""
     sampling = Full() if sampling is None else sampling
-    rounds, evaluate_every, seed = common.check_settings(rounds, evaluate_every, seed)
+    rounds, evaluate_every, seed = check_settings(rounds, evaluate_every, seed)
     check(algorithm, problem, sampling)
     dtype = precisions.of(precision)
     algorithm, words, *_ = chosen = resolve(algorithm, problem, sampling, local, eta=eta, alpha=alpha)
@@ -44,8 +48,8 @@ def reference(
     p = sampling.probabilities(n)
     x0 = tree.cast(problem.init, dtype)
     clients = PlainClients(problem, local, dtype)
-    state, history = State(server=algorithm.server(tree.cast(x0, np.float64))), History()
-    inaccurate: list[int] = []
+    state, history = RunState(server=algorithm.server(tree.cast(x0, np.float64))), History()
+    warned: list[int] = []
 
     def prox(x: tree.Tree, eta: float) -> tree.Tree:
         with precisions.scope(np.float64):
@@ -53,23 +57,23 @@ def reference(
 
     def play(k: int, active: NDArray[np.int64]) -> int:
         message = tree.cast(algorithm.broadcast(state.server), dtype)
-        uploads: list[Accepted] = []
+        uploads: list[WeightedUpload] = []
         for i in map(int, active):
             rules, new = roles.client(i), i not in state.clients
             c = rules.client(x0, message) if new else state.clients[i]
             sub = rules.subproblem(c, message)
-            solution = clients(i, sub, common.client_rng(seed, i, state.updates.get(i, 0)), k, p[i])
+            solution = clients(i, sub, client_rng(seed, i, state.updates.get(i, 0)), k, p[i])
             state.clients[i], upload = rules.finish(c, message, sub, solution)
-            common.check_finite(upload, i, k, local, algorithm)
-            if not inaccurate and common.inaccurate(solution):
-                inaccurate.append(i)
-                common.warn_inaccurate(solution, i, k, local, algorithm)
-            uploads.append(Accepted(v[i], w[i], new, upload))
+            check_finite(upload, i, k, local, algorithm)
+            if not warned and inaccurate(solution):
+                warned.append(i)
+                warn_inaccurate(solution, i, k, local, algorithm)
+            uploads.append(WeightedUpload(v[i], w[i], new, upload))
             state.updates[i] = state.updates.get(i, 0) + 1
             state.meet(i, solution.met)
             state.local_steps += int(solution.steps)
-            state.bytes_down += common.wire_bytes(message, dtype)
-            state.bytes_up += common.wire_bytes(upload, dtype)
+            state.bytes_down += wire_bytes(message, dtype)
+            state.bytes_up += wire_bytes(upload, dtype)
         if uploads:
             state.server = roles.server.aggregate(state.server, _sum(uploads), prox)
         return len(active)
@@ -100,7 +104,7 @@ def reference(
         if stop or k == rounds:
             break
         k += 1
-        asked = play(k, sampling.draw(n, common.sampling_rng(seed, k)))
+        asked = play(k, sampling.draw(n, sampling_rng(seed, k)))
     if history.last.round < k:
         evaluate(k)
     review(chosen, state.met)
@@ -110,7 +114,7 @@ def reference(
     return Result(tree.cast(state.server.xbar, dtype), history, state, problem, algorithm, settings, local, sampling)
 
 
-def _sum(uploads: list[Accepted]) -> Uploads:
+def _sum(uploads: list[WeightedUpload]) -> Uploads:
     """Add up uploads one by one."""
     total = tree.zeros_like(tree.cast(uploads[0].upload, np.float64))
     for one in uploads:

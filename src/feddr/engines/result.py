@@ -8,18 +8,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from feddr import files, tree
+from feddr import tree
 from feddr.algorithms import Algorithm
-from feddr.engines.plain import Differentiable
-from feddr.engines.rounds import State
-from feddr.events import Event
+from feddr.algorithms.algorithm import ProblemLike
+from feddr.engines.clock.events import Event
+from feddr.engines.shared.state import RunState
 from feddr.history import History
 from feddr.local import LocalSolver
 from feddr.sampling import Sampling
+from feddr.storage import files
 from feddr.tree import Tree
 
 if TYPE_CHECKING:
-    from feddr.certify import Watch
+    from feddr.certify import RoundMeasurements
 
 
 @dataclass(frozen=True)
@@ -49,13 +50,13 @@ class Result:
 
     params: Tree
     history: History
-    state: State
-    problem: Differentiable
+    state: RunState
+    problem: ProblemLike
     algorithm: Algorithm
     settings: dict[str, Any]
     local: LocalSolver | None = None
     sampling: Sampling | None = None
-    watch: "Watch | None" = None
+    watch: "RoundMeasurements | None" = None
     events: Sequence[Event] = ()
     tau: int | None = None
     T: int | None = None

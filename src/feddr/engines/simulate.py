@@ -8,25 +8,31 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from feddr import limits, tree
 from feddr import precision as precisions
+from feddr import tree
 from feddr.algorithms import Algorithm, check
-from feddr.certify import watch_for
+from feddr.certify import measurements_for
+from feddr.checkpoint import encoding, manager
+from feddr.checkpoint.manager import CheckpointManager
 from feddr.delays import Delay
-from feddr.engines import keep, pack, plan
-from feddr.engines import rounds as common
-from feddr.engines.crew import Crew
-from feddr.engines.keep import Keeper, Watched
-from feddr.engines.parts import Job
+from feddr.engines.clock.round_clock import RoundClock, check_delays
 from feddr.engines.result import Result
-from feddr.engines.rounds import Callback, DivergedError, OnBadClient
-from feddr.engines.run import Run
-from feddr.engines.store import BUDGET
-from feddr.engines.timing import RoundClock, check_delays
+from feddr.engines.shared.aggregation import wire_bytes
+from feddr.engines.shared.client_store import BUDGET
+from feddr.engines.shared.compiled_clients import mean_work
+from feddr.engines.shared.errors import DivergedError
+from feddr.engines.shared.executor import ClientTask
+from feddr.engines.shared.options import OnBadClient, check_on_bad_client, check_settings
+from feddr.engines.shared.randomness import sampling_rng
+from feddr.engines.shared.run import Run
+from feddr.engines.shared.state import Callback
 from feddr.local import LocalSolver
 from feddr.problem import Problem
 from feddr.sampling import Full, Sampling
 from feddr.theory.advice import resolve, review
+from feddr.validation import scalars
+from feddr.xla import batching
+from feddr.xla.thread_pool import ThreadPool
 
 
 def simulate(
@@ -51,7 +57,7 @@ def simulate(
     alpha: float | Literal["auto"] | None = None,
     on_bad_client: OnBadClient = "stop",
     checkpoint: str | Path | None = None,
-    checkpoint_every: int | str = keep.EVERY,
+    checkpoint_every: int | str = manager.EVERY,
     resume: bool = False,
 ) -> Result:
     """Run an algorithm for a number of rounds.
@@ -119,14 +125,14 @@ def simulate(
         Where a client sends a NaN or an infinity, or xbar or f is not finite.
     """
     sampling = Full() if sampling is None else sampling
-    rounds, evaluate_every, seed = common.check_settings(rounds, evaluate_every, seed)
-    max_events = limits.whole("max_events", max_events, 0)
-    common.check_on_bad_client(on_bad_client, algorithm)
+    rounds, evaluate_every, seed = check_settings(rounds, evaluate_every, seed)
+    max_events = scalars.whole("max_events", max_events, 0)
+    check_on_bad_client(on_bad_client, algorithm)
     check(algorithm, problem, sampling)
     check_delays(algorithm, delays, deadline, problem.data.num_clients)
-    plan.prepare(problem, local)
+    batching.prepare(mean_work(problem, local))
     algorithm, words, *_ = chosen = resolve(algorithm, problem, sampling, local, eta=eta, alpha=alpha)
-    watch = watch_for(problem, algorithm, sampling) if certify else None
+    watch = measurements_for(problem, algorithm, sampling) if certify else None
     callbacks = [call for call in (watch, callback) if call is not None]
     n, dtype = problem.data.num_clients, precisions.of(precision)
     same = {
@@ -138,13 +144,14 @@ def simulate(
         "deadline": deadline,
         "max_events": max_events,
     }
-    with Crew(threads) as crew:
+    with ThreadPool(threads) as crew:
         run = Run(problem, algorithm, local, sampling, seed, dtype, personal, crew, client_memory, on_bad_client)
         clock = None if delays is None else RoundClock(run, delays, deadline, seed, max_events)
-        parts: dict[str, pack.Part] = {} if clock is None else {"clock": clock}
+        parts: dict[str, encoding.Stateful] = {} if clock is None else {"clock": clock}
         if watch is not None:
-            parts["watch"] = Watched(watch, run)
-        with Keeper(checkpoint, checkpoint_every, resume, run, parts, same) as keeper:
+            watch.attach(run.state)
+            parts["watch"] = watch
+        with CheckpointManager(checkpoint, checkpoint_every, resume, run, parts, same) as keeper:
 
             def report(k: int, asked: int) -> bool:
                 row = None
@@ -156,7 +163,7 @@ def simulate(
 
             @functools.lru_cache(maxsize=2)
             def active(k: int) -> NDArray[np.int64]:
-                return sampling.draw(n, common.sampling_rng(seed, k))
+                return sampling.draw(n, sampling_rng(seed, k))
 
             def next_active(k: int) -> list[int]:
                 return active(k + 1).tolist() if k < rounds else []
@@ -195,11 +202,11 @@ def _round(
     message = run.message()
     in_time = active if clock is None else clock.round(k, active)
     try:
-        skipped = run.round(k, [Job(k, int(i), message) for i in in_time], upcoming)
+        skipped = run.round(k, [ClientTask(k, int(i), message) for i in in_time], upcoming)
     except DivergedError:
         if clock is not None:
             clock.undo()
         raise
     if clock is not None and skipped:
         clock.skipped(skipped)
-    run.state.bytes_down += len(active) * common.wire_bytes(message, run.dtype)
+    run.state.bytes_down += len(active) * wire_bytes(message, run.dtype)

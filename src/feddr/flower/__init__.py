@@ -16,8 +16,8 @@ except ImportError as error:
 from feddr.flower.deployment import Abandoned
 from feddr.flower.disk import DamagedError
 from feddr.flower.federation import Federation
+from feddr.flower.inspect import Books, audit, read_run
 from feddr.flower.node import client_app
-from feddr.flower.reading import Books, audit, read_run
 from feddr.flower.refused import REASONS, Refused
 from feddr.flower.server import server_app
 

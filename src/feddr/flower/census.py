@@ -14,8 +14,8 @@ from feddr.flower import steps
 from feddr.flower.clock import Clock
 from feddr.flower.deployment import LONGEST_WAIT, Abandoned
 from feddr.flower.federation import Federation
-from feddr.flower.progress import Progress
-from feddr.flower.roster import Roster
+from feddr.flower.membership import Roster
+from feddr.flower.progress import ProgressTable
 from feddr.flower.settings import Settings
 from feddr.sampling import Sampling
 from feddr.theory import fixed_work
@@ -38,7 +38,7 @@ def settle(
     settings: Settings,
     roster: Roster,
     clock: Clock,
-    progress: Progress,
+    progress: ProgressTable,
 ) -> Settled:
     """Wait until every client has said what the run depends on, and return the weights and step sizes.
 
@@ -56,7 +56,7 @@ def settle(
     words = ""
     if roster.work:
         participation = float(np.mean(sampling.probabilities(federation.clients)))
-        known = fixed_work.Federation(np.array(weights), participation, federation.regulariser, federation.init)
+        known = fixed_work.StepSizeInputs(np.array(weights), participation, federation.regulariser, federation.init)
         found, words = fixed_work.choose(algorithm, np.array([one.work for one in told]), known)
         fixed_work.warn(found)
     roster.samples = roster.work = False  # whoever comes later need not say it again
@@ -64,7 +64,7 @@ def settle(
 
 
 def _wait(
-    algorithm: Deployable, clients: int, settings: Settings, roster: Roster, clock: Clock, progress: Progress
+    algorithm: Deployable, clients: int, settings: Settings, roster: Roster, clock: Clock, progress: ProgressTable
 ) -> None:
     begin = clock.now()
     remind = begin + REMIND

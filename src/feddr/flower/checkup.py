@@ -6,10 +6,10 @@ gives it, before Flower has looked: the task that it had is lost, and nothing sa
 
 from feddr.flower.clock import Clock
 from feddr.flower.journal import Journal
+from feddr.flower.mailbox import Post, Reply
+from feddr.flower.membership import Roster
 from feddr.flower.messages import Checkup, Working
-from feddr.flower.post import Answer, Post
 from feddr.flower.refused import Refused
-from feddr.flower.roster import Roster
 
 AFTER = 120.0
 """Seconds of silence before a node is asked; it is asked again when the silence has doubled."""
@@ -32,7 +32,7 @@ class Checkups:
                 self.post.send("checkup", sent.node, Checkup(self.run, sent.client).content(), client=sent.client)
                 self._silence[sent.ticket] *= 2
 
-    def take(self, answer: Answer) -> None:
+    def take(self, answer: Reply) -> None:
         """Take in a node's answer; an error says nothing, the task itself will have one."""
         if answer.content is None:
             return

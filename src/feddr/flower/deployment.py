@@ -5,18 +5,18 @@ import secrets
 from collections.abc import Iterator, Sequence
 
 from feddr.algorithms import Asynchronous, Deployable
-from feddr.flower import intake, steps, wire
+from feddr.flower import steps, validate, wire
 from feddr.flower.checkup import Checkups
 from feddr.flower.clock import Clock
 from feddr.flower.federation import Federation
 from feddr.flower.journal import Journal, plain
 from feddr.flower.ledger import Ledger
-from feddr.flower.messages import Metrics, Task
-from feddr.flower.post import GONE, Answer, Post
-from feddr.flower.progress import Progress, Standing
+from feddr.flower.mailbox import GONE, Post, Reply
+from feddr.flower.membership import Pauses, Roster
+from feddr.flower.messages import Metrics, TaskHeader
+from feddr.flower.metrics import MetricsWriter
+from feddr.flower.progress import ClientStatus, ProgressTable
 from feddr.flower.refused import Refused
-from feddr.flower.roster import Pauses, Roster
-from feddr.flower.rows import Rows
 from feddr.flower.settings import Settings
 from feddr.flower.wire import Broadcast
 from feddr.history import Row
@@ -55,9 +55,9 @@ class Deployment:
         post: Post,
         roster: Roster,
         ledger: Ledger,
-        rows: Rows,
+        rows: MetricsWriter,
         journal: Journal,
-        progress: Progress,
+        progress: ProgressTable,
         rules: str,
     ) -> None:
         self.federation, self.algorithm, self.sampling, self.settings = federation, algorithm, sampling, settings
@@ -65,7 +65,7 @@ class Deployment:
         self.journal, self.progress, self.rules = journal, progress, rules
         self.asynchronous = isinstance(algorithm, Asynchronous)
         self.probabilities = sampling.probabilities(federation.clients)
-        self.standings = {i: Standing(number=ledger.number(i)) for i in range(federation.clients)}
+        self.standings = {i: ClientStatus(number=ledger.number(i)) for i in range(federation.clients)}
         self.pauses = Pauses(clock)
         self.checkups = Checkups(post, roster, journal, clock, settings.name)
         self.begin = clock.now() - ledger.counters.wall_time
@@ -170,7 +170,7 @@ class Deployment:
 
     def _task(self, kind: str, i: int, broadcast: Broadcast) -> bool:
         """Send a client a broadcast to work with, or to evaluate, and return whether it is on its way."""
-        task = Task(
+        task = TaskHeader(
             run=self.settings.name,
             uid=self.ledger.uid,
             ticket=secrets.token_hex(8),
@@ -195,9 +195,9 @@ class Deployment:
         self.journal.write(event, client=i, node=str(node), version=task.version, bytes=size, form=broadcast.form)
         return True
 
-    def _accept(self, answer: Answer) -> None:
+    def _accept(self, answer: Reply) -> None:
         sent, ledger = answer.sent, self.ledger
-        upload, value = intake.read(answer.content, sent, ledger.uid, self.settings, ledger.initial)
+        upload, value = validate.read(answer.content, sent, ledger.uid, self.settings, ledger.initial)
         staleness = ledger.version - sent.version
         factor = self.algorithm.factor(staleness) if isinstance(self.algorithm, Asynchronous) else 1.0
         ledger.accept(sent.client, upload.number, value, sent.message, factor)
@@ -221,7 +221,7 @@ class Deployment:
             seconds=round(now - sent.time, 3),
         )
 
-    def _measured(self, answer: Answer) -> None:
+    def _measured(self, answer: Reply) -> None:
         sent = answer.sent
         assert answer.content is not None
         metrics = Metrics.read(answer.content)
@@ -233,14 +233,14 @@ class Deployment:
         if row is not None:
             self._tell(row)
 
-    def _refused(self, answer: Answer, refused: Refused) -> None:
+    def _refused(self, answer: Reply, refused: Refused) -> None:
         sent = answer.sent
         self.pauses.failed(sent.client)
         details = {"client": sent.client, "node": str(sent.node)}
         self.journal.write("refused", reason=refused.reason, detail=refused.detail, **details)
         self._complain(f"refused from client {sent.client}: {refused}")
 
-    def _failed(self, answer: Answer) -> None:
+    def _failed(self, answer: Reply) -> None:
         sent = answer.sent
         self.pauses.failed(sent.client)
         if answer.code == GONE:

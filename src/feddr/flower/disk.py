@@ -15,7 +15,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from feddr import files, limits, tree
+from feddr import tree
+from feddr.storage import files, limits
 from feddr.tree import Tree
 
 Arrays = dict[str, NDArray[Any]]
@@ -28,7 +29,7 @@ class DamagedError(OSError):
     """A file is not what was written."""
 
 
-class Record(NamedTuple):
+class Snapshot(NamedTuple):
     """What a file holds: a header of plain values, and named arrays."""
 
     header: dict[str, Any]
@@ -49,7 +50,7 @@ def pack(header: Mapping[str, Any], arrays: Arrays) -> bytes:
     return save(arrays, {"feddr": text, "sha256": _checksum(text, arrays)})
 
 
-def unpack(data: bytes, source: object = "This file") -> Record:
+def unpack(data: bytes, source: object = "This file") -> Snapshot:
     """Return what ``pack`` was given; DamagedError where a bit has changed or the end is missing."""
     from safetensors import SafetensorError
     from safetensors.numpy import load
@@ -62,10 +63,10 @@ def unpack(data: bytes, source: object = "This file") -> Record:
         raise DamagedError(f"{source} is not a whole file of feddr: {type(error).__name__}.") from None
     if _checksum(text, arrays) != expected:
         raise DamagedError(f"{source} has changed since it was written: its checksum is another one.")
-    return Record(json.loads(text), arrays)
+    return Snapshot(json.loads(text), arrays)
 
 
-def read(path: Path) -> Record:
+def read(path: Path) -> Snapshot:
     """Return what is in a file; DamagedError where it is too large to be one of feddr's."""
     size = path.stat().st_size
     if size * COPIES > limits.memory():
@@ -112,7 +113,7 @@ class Generations:
             if other not in kept:
                 self.path(other).unlink(missing_ok=True)
 
-    def whole(self) -> Iterator[tuple[int, Record]]:
+    def whole(self) -> Iterator[tuple[int, Snapshot]]:
         """Yield the records that are whole, the newest first."""
         for number in self.numbers():
             with contextlib.suppress(DamagedError):

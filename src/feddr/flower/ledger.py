@@ -22,12 +22,12 @@ import numpy as np
 
 from feddr import tree
 from feddr.algorithms import Deployable, Roles
-from feddr.algorithms.algorithm import Prox
-from feddr.engines import rounds as common
-from feddr.engines.rounds import Accepted
+from feddr.engines.shared.aggregation import WeightedUpload, weighted_sum
+from feddr.engines.shared.errors import check_finite
 from feddr.flower import disk, steps
-from feddr.flower.entries import Counters, Entry, Pending, Shelf, files
+from feddr.flower.records import Counters, Entry, FileRetention, Pending, files
 from feddr.flower.refused import Refused
+from feddr.prox.regulariser import Prox
 from feddr.tree import Tree
 
 TOLERANCE = 1e-12
@@ -77,14 +77,14 @@ class Ledger:
         self.settings, self.weights, self.uid, self.words = settings, roles.weights.tolist(), uid, words
         self.states = disk.Generations(folder / "state")
         self.server: Any = algorithm.server(tree.cast(x0, np.float64))
-        self.initial: Tree = algorithm.counted(algorithm.client(x0, self._message()), x0)
+        self.initial: Tree = algorithm.absolute_upload(algorithm.client(x0, self._message()), x0)
         self.version = -1 if algorithm.full_start else 0
         self.serial = 0
         self.entries: dict[int, Entry] = {}
         self.counters = Counters()
         self.pending: list[Pending] = []
         self._changes: dict[str, Tree] = {}
-        self._shelf = Shelf(folder)
+        self._shelf = FileRetention(folder)
 
     @classmethod
     def start(
@@ -155,7 +155,7 @@ class Ledger:
             raise Refused(
                 "stale", f"client {client} has sent update {number}, its update {self.number(client)} is in the books"
             )
-        change = self.algorithm.upload(counted, self.value(client), message)
+        change = self.algorithm.increment(counted, self.value(client), message)
         file = f"table/{client}-{number}{disk.SUFFIX}"
         disk.write(self.folder / file, disk.pack({"client": client, "number": number}, disk.flatten(counted)))
         pending = Pending(client, client not in self.entries, factor, f"pending/{client}-{number}{disk.SUFFIX}")
@@ -171,9 +171,9 @@ class Ledger:
             place = {client: k for k, client in enumerate(order)}
             pending = sorted(pending, key=lambda one: place[one.client])
         if pending:
-            gathered = common.gather(self._read(one) for one in pending)
+            gathered = weighted_sum(self._read(one) for one in pending)
             server = self.algorithm.aggregate(self.server, gathered, self.prox)
-            common.check_finite(server, pending[-1].client, self.version + 1, "the clients", self.algorithm)
+            check_finite(server, pending[-1].client, self.version + 1, "the clients", self.algorithm)
             self.server = server
         for one in pending:
             self.entries[one.client] = self.entries[one.client]._replace(counted=self.entries[one.client].accepted)
@@ -209,7 +209,7 @@ class Ledger:
         total = tree.scale(unheard, tree.cast(self.initial, np.float64))
         for client, file in sorted(counted.items()):
             total = tree.axpy(weights[client], tree.cast(self._table(file), np.float64), total)
-        return self.algorithm.drift(self.server, total) / max(1.0, tree.norm(total))
+        return self.algorithm.invariant_gap(self.server, total) / max(1.0, tree.norm(total))
 
     def _message(self) -> Tree:
         return tree.cast(self.algorithm.broadcast(self.server), tree.leaves(self.x0)[0].dtype)
@@ -217,15 +217,15 @@ class Ledger:
     def _table(self, file: str) -> Tree:
         return disk.restore(self.initial, disk.read(self.folder / file).arrays)
 
-    def _read(self, pending: Pending) -> Accepted:
+    def _read(self, pending: Pending) -> WeightedUpload:
         change = self._changes.get(pending.file)
         if change is None:
-            template = self.algorithm.upload(self.initial, self.initial, self._message())
+            template = self.algorithm.increment(self.initial, self.initial, self._message())
             change = disk.restore(template, disk.read(self.folder / pending.file).arrays)
         weight = float(self.roles.mean_weights[pending.client])
-        return Accepted(weight, self.weights[pending.client], pending.new, change, pending.factor)
+        return WeightedUpload(weight, self.weights[pending.client], pending.new, change, pending.factor)
 
-    def load(self, serial: int, record: disk.Record) -> None:
+    def load(self, serial: int, record: disk.Snapshot) -> None:
         """Take over what a state says."""
         header = record.header
         self.serial, self.version = serial, header["version"]

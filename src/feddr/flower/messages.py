@@ -98,7 +98,7 @@ class Working(Note):
 
 
 @dataclass(frozen=True)
-class Task(Note):
+class TaskHeader(Note):
     """What comes with a broadcast.
 
     Parameters
@@ -136,7 +136,7 @@ class Task(Note):
 
 
 @dataclass(frozen=True)
-class Upload(Note):
+class UploadHeader(Note):
     """What comes with the value that the server is to count for a client.
 
     Parameters

@@ -27,23 +27,26 @@ from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 from flwr.clientapp.typing import Mod
 
-from feddr import cache, tree
 from feddr import precision as precisions
+from feddr import tree
 from feddr.algorithms import Algorithm, Deployable
-from feddr.engines import rounds as common
-from feddr.engines.compiled import CompiledClients
-from feddr.engines.evaluate import Evaluator
-from feddr.engines.plain import Differentiable, PlainClients
+from feddr.algorithms.algorithm import ProblemLike
+from feddr.engines.shared.compiled_clients import CompiledClients
+from feddr.engines.shared.errors import inaccurate, warn_inaccurate
+from feddr.engines.shared.evaluation import Evaluator
+from feddr.engines.shared.plain_clients import PlainClients
+from feddr.engines.shared.randomness import client_rng
 from feddr.flower import disk, identity, messages, steps, wire
-from feddr.flower.given import Given, given
-from feddr.flower.messages import Checkup, Hello, Metrics, Presence, Task, Upload, Working
+from feddr.flower.context import Given, given
+from feddr.flower.messages import Checkup, Hello, Metrics, Presence, TaskHeader, UploadHeader, Working
 from feddr.local import LocalSolver
 from feddr.problem import Problem
 from feddr.tree import Tree
+from feddr.xla import compilation_cache
 
 
 def client_app(
-    problem: Callable[[int, Context], Differentiable],
+    problem: Callable[[int, Context], ProblemLike],
     algorithm: Given[Algorithm],
     local: Given[LocalSolver],
     *,
@@ -94,13 +97,13 @@ def client_app(
 
     @app.train(mods=list(mods))
     def train(message: Message, context: Context) -> Message:
-        task, arrays = Task.read(message.content), messages.arrays(message.content)
+        task, arrays = TaskHeader.read(message.content), messages.arrays(message.content)
         upload, counted = node(context).train(task, arrays)
         return Message(upload.content(wire.encode(counted, np.dtype(task.precision))), reply_to=message)
 
     @app.evaluate()
     def evaluate(message: Message, context: Context) -> Message:
-        task, arrays = Task.read(message.content), messages.arrays(message.content)
+        task, arrays = TaskHeader.read(message.content), messages.arrays(message.content)
         return Message(node(context).evaluate(task, arrays).content(), reply_to=message)
 
     return app
@@ -119,13 +122,13 @@ class Node:
     """One client."""
 
     client: int
-    load: Callable[[], Differentiable]
+    load: Callable[[], ProblemLike]
     algorithm: Deployable
     local: LocalSolver
     root: Path
 
     @cached_property
-    def problem(self) -> Differentiable:
+    def problem(self) -> ProblemLike:
         """The client's own problem, loaded when it is needed."""
         found = self.load()
         if found.data.num_clients != 1:
@@ -138,7 +141,7 @@ class Node:
     @classmethod
     def open(
         cls,
-        problem: Callable[[int, Context], Differentiable],
+        problem: Callable[[int, Context], ProblemLike],
         algorithm: Algorithm,
         local: LocalSolver,
         folder: str | Path | None,
@@ -157,7 +160,7 @@ class Node:
                 f"A deployment needs a method whose uploads can be absolute, {name} has no such rules; "
                 "use FedDR or AsyncFedDR."
             )
-        cache.enable()
+        compilation_cache.enable()
         root = identity.root(context.node_config.get("feddr-folder"), folder)
         return cls(client, lambda: problem(client, context), algorithm, local, root)
 
@@ -175,7 +178,7 @@ class Node:
         """Say whether a process of this client is at work."""
         return Working(checkup.run, self.client, disk.is_locked(self._folder(checkup.run)))
 
-    def train(self, task: Task, arrays: Any) -> tuple[Upload, Tree]:
+    def train(self, task: TaskHeader, arrays: Any) -> tuple[UploadHeader, Tree]:
         """Do the client's part, and write its state down; return what the server is to count for it."""
         dtype = precisions.of(task.precision)
         rules = self._rules(task)
@@ -186,14 +189,14 @@ class Node:
             states = disk.Generations(folder / "state")
             kept = self._choose(states, task, x0, message, rules)
             sub = rules.subproblem(kept.state, message)
-            rng = common.client_rng(task.seed, self.client, kept.number)
+            rng = client_rng(task.seed, self.client, kept.number)
             solution = self._solver(dtype)(0, sub, rng, task.round, task.probability)
-            if common.inaccurate(solution):
-                common.warn_inaccurate(solution, self.client, task.round, self.local, rules)
+            if inaccurate(solution):
+                warn_inaccurate(solution, self.client, task.round, self.local, rules)
             state, _ = rules.finish(kept.state, message, sub, solution)
             number = kept.number + 1
             states.save(number, {"uid": task.uid, "number": number}, disk.flatten(state))
-        upload = Upload(
+        upload = UploadHeader(
             run=task.run,
             uid=task.uid,
             ticket=task.ticket,
@@ -205,9 +208,9 @@ class Node:
             steps=int(solution.steps),
             error=float(solution.error),
         )
-        return upload, rules.counted(state, solution.x)
+        return upload, rules.absolute_upload(state, solution.x)
 
-    def evaluate(self, task: Task, arrays: Any) -> Metrics:
+    def evaluate(self, task: TaskHeader, arrays: Any) -> Metrics:
         """Return the means over this client's samples at xbar."""
         self._rules(task)
         dtype = precisions.of(task.precision)
@@ -235,7 +238,7 @@ class Node:
         if not isinstance(self.problem, Problem):
             return PlainClients(self.problem, self.local, dtype)
         samples = precisions.samples(self.problem.data.train.samples, dtype)
-        return CompiledClients(self.problem, samples, self.local, dtype, self.algorithm.mean_gradient)
+        return CompiledClients(self.problem, samples, self.local, dtype, self.algorithm.needs_gradient)
 
     def _metrics(self, xbar: Tree, dtype: np.dtype[Any]) -> dict[str, float]:
         problem = self.problem
@@ -247,7 +250,7 @@ class Node:
             "test_accuracy": problem.accuracy(xbar, problem.data.test),
         }
 
-    def _choose(self, states: disk.Generations, task: Task, x0: Tree, message: Tree, rules: Deployable) -> Kept:
+    def _choose(self, states: disk.Generations, task: TaskHeader, x0: Tree, message: Tree, rules: Deployable) -> Kept:
         """Return where to go on from; the top of this file says why."""
         fresh = rules.client(x0, message)
         if task.accepted == 0:
@@ -255,10 +258,10 @@ class Node:
         own = {number: record.arrays for number, record in states.whole() if record.header["uid"] == task.uid}
         number = task.accepted if task.accepted in own else max(own, default=0)
         if number < task.accepted:
-            return Kept(rules.rejoin(message), task.accepted, rejoined=True)
+            return Kept(rules.recover(message), task.accepted, rejoined=True)
         return Kept(disk.restore(fresh, own[number]), number)
 
-    def _rules(self, task: Task) -> Deployable:
+    def _rules(self, task: TaskHeader) -> Deployable:
         """Return the algorithm with this client's step sizes, if the task is for this node."""
         if task.client != self.client:
             raise ValueError(f"This node is client {self.client}, the task is for client {task.client}.")

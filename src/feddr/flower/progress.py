@@ -19,7 +19,7 @@ MOST = 12
 
 
 @dataclass
-class Standing:
+class ClientStatus:
     """How a client is doing; ``last`` is when an upload of it was accepted."""
 
     here: bool = False
@@ -36,7 +36,7 @@ class Standing:
         return f"{now - self.last:.0f} s ago{stale}" + ("" if self.here else ", no node")
 
 
-class Progress:
+class ProgressTable:
     """Shows a table that is redrawn in place in a terminal, and a line now and then elsewhere."""
 
     def __init__(self, name: str, what: str, rounds: int, console: Console | None = None) -> None:
@@ -46,7 +46,7 @@ class Progress:
         self.live = Live(console=self.console, refresh_per_second=2) if self.console.is_terminal else None
         self._shown, self._line = -math.inf, ""
 
-    def __enter__(self) -> "Progress":
+    def __enter__(self) -> "ProgressTable":
         if self.live is not None:
             self.live.start()
         return self
@@ -55,7 +55,7 @@ class Progress:
         if self.live is not None:
             self.live.stop()
 
-    def show(self, version: int, standings: Mapping[int, Standing], now: float, final: bool = False) -> None:
+    def show(self, version: int, standings: Mapping[int, ClientStatus], now: float, final: bool = False) -> None:
         """Show where the run stands, unless it was shown a moment ago."""
         if self.live is not None:
             self.live.update(self._table(version, standings, now), refresh=final)
@@ -71,13 +71,13 @@ class Progress:
         """Show a line at once, such as a complaint."""
         self.console.print(f"{self.name}: {text}", markup=False, highlight=False, soft_wrap=True)
 
-    def _head(self, version: int, standings: Mapping[int, Standing]) -> str:
+    def _head(self, version: int, standings: Mapping[int, ClientStatus]) -> str:
         here = sum(standing.here for standing in standings.values())
         F = "-" if math.isnan(self.row.F) else f"{self.row.F:.6g}"
         count = f"{max(version, 0)}/{self.rounds}"
         return f"{self.name}: {self.what} {count}, F {F}, {here} of {len(standings)} nodes"
 
-    def _table(self, version: int, standings: Mapping[int, Standing], now: float) -> Table:
+    def _table(self, version: int, standings: Mapping[int, ClientStatus], now: float) -> Table:
         table = Table(title=self._head(version, standings), box=None, header_style="dim", title_justify="left")
         for title in ("client", "node", "updates", "last accepted", "staleness"):
             table.add_column(title, justify="right")
@@ -88,6 +88,6 @@ class Progress:
         return table
 
 
-def _longest_silent(standings: Mapping[int, Standing]) -> list[tuple[int, Standing]]:
+def _longest_silent(standings: Mapping[int, ClientStatus]) -> list[tuple[int, ClientStatus]]:
     chosen = sorted(standings.items(), key=lambda one: one[1].last)[:MOST]
     return sorted(chosen, key=lambda one: one[0])

@@ -11,7 +11,7 @@ import numpy as np
 
 from feddr import precision as precisions
 from feddr.algorithms import Algorithm, Asynchronous
-from feddr.engines import rounds as common
+from feddr.engines.shared.options import check_settings
 from feddr.flower import identity, wire
 
 PREFIX = "feddr."
@@ -36,7 +36,7 @@ class Settings:
 
     def __post_init__(self) -> None:
         identity.check_name(self.name)
-        common.check_settings(self.rounds, self.evaluate_every, self.seed)
+        check_settings(self.rounds, self.evaluate_every, self.seed)
         precisions.of(self.precision)
         if self.broadcast not in wire.FORMS:
             raise ValueError(f"broadcast must be one of {', '.join(wire.FORMS)}, got {self.broadcast!r}.")

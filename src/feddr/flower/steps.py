@@ -9,7 +9,7 @@ import math
 from typing import Any
 
 from feddr.algorithms import FedDR, Roles
-from feddr.algorithms.stepsizes import StepSizes
+from feddr.algorithms.step_sizes import StepSizes
 
 NAMES = ("eta", "alpha")
 

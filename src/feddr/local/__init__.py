@@ -5,7 +5,7 @@ from feddr.local.optax import Optax
 from feddr.local.sgd import SGD
 from feddr.local.solver import LocalSolver, solve
 from feddr.local.stopping import Absolute, Epochs, Relative, Stopping, Tolerance
-from feddr.local.subproblem import Curvature, Estimate, Facts, Solution, Subproblem
+from feddr.local.subproblem import Curvature, Estimate, Solution, SolverContext, Subproblem
 
 __all__ = [
     "SGD",
@@ -14,11 +14,11 @@ __all__ = [
     "Curvature",
     "Epochs",
     "Estimate",
-    "Facts",
     "LocalSolver",
     "Optax",
     "Relative",
     "Solution",
+    "SolverContext",
     "Stopping",
     "Subproblem",
     "Tolerance",

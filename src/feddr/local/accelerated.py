@@ -7,11 +7,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from feddr import limits, tree
-from feddr.local.solver import Batches, State
+from feddr import tree
+from feddr.local.solver import Batches, SolverState
 from feddr.local.stopping import Stopping, Tolerance
-from feddr.local.subproblem import Estimate, Facts, Subproblem
+from feddr.local.subproblem import Estimate, SolverContext, Subproblem
 from feddr.tree import Tree
+from feddr.validation import scalars
 
 ROUNDING = 1e3
 """Rounding of a gradient, at most, in units of eps M (1 + ||x||); less does not show a curvature below mu."""
@@ -42,7 +43,7 @@ class Memory(NamedTuple):
     last: Tree
     mu: Any
     smoothness: Any
-    facts: Facts
+    context: SolverContext
     best: Any
     since: Any
     steps: Any
@@ -97,8 +98,8 @@ class Accelerated:
     step_size: ClassVar[None] = None
 
     def __post_init__(self) -> None:
-        limits.positive(self, "tol")
-        limits.count(self, "max_steps", 1)
+        scalars.positive(self, "tol")
+        scalars.count(self, "max_steps", 1)
 
     def num_steps(self, size: int) -> int:
         return self.max_steps
@@ -114,44 +115,44 @@ class Accelerated:
         """The rule that stops it."""
         return Tolerance(self.tol) if self.stopping is None else self.stopping
 
-    def init(self, sub: Subproblem, facts: Facts) -> State:
-        mu = 1.0 / sub.eta + jnp.minimum(facts.curvature.lower, 0.0)
-        smoothness = 1.0 / sub.eta + jnp.maximum(facts.curvature.upper, 0.0)
+    def init(self, sub: Subproblem, context: SolverContext) -> SolverState:
+        mu = 1.0 / sub.eta + jnp.minimum(context.curvature.lower, 0.0)
+        smoothness = 1.0 / sub.eta + jnp.maximum(context.curvature.upper, 0.0)
         dtype = jnp.result_type(*jax.tree.leaves(sub.start))
         infinity = jnp.asarray(jnp.inf, dtype)
         zero = jnp.int32(0)
-        mu, smoothness, facts = tree.map(lambda a: jnp.asarray(a, dtype), (mu, smoothness, facts))
+        mu, smoothness, context = tree.map(lambda a: jnp.asarray(a, dtype), (mu, smoothness, context))
         last = sub.start if sub.last is None else sub.last
         trial = None
-        if isinstance(facts.curvature, Estimate):
+        if isinstance(context.curvature, Estimate):
             still, pull = tree.map(jnp.zeros_like, sub.start), jnp.asarray(1.0 / sub.eta, dtype)
-            trial = Trial(jnp.asarray(False), sub.start, still, zero, pull, facts.curvature)
-        memory = Memory(sub.start, last, mu, smoothness, facts, infinity, since=zero, steps=zero, trial=trial)
-        return State(sub.start, memory, infinity, False, missed=True, met=None if trial is None else trial.met)
+            trial = Trial(jnp.asarray(False), sub.start, still, zero, pull, context.curvature)
+        memory = Memory(sub.start, last, mu, smoothness, context, infinity, since=zero, steps=zero, trial=trial)
+        return SolverState(sub.start, memory, infinity, False, missed=True, met=None if trial is None else trial.met)
 
-    def step(self, state: State, gradient: Tree) -> State:
+    def step(self, state: SolverState, gradient: Tree) -> SolverState:
         memory: Memory = state.memory
         memory = memory._replace(steps=memory.steps + 1)
         if memory.trial is None:
             return self._step(state.point, gradient, memory)
         return self._tested(state.point, gradient, memory, memory.trial)
 
-    def _step(self, y: Tree, gradient: Tree, memory: Memory) -> State:
+    def _step(self, y: Tree, gradient: Tree, memory: Memory) -> SolverState:
         """Go on from y, where M and mu are bounds."""
         norm = _norm(gradient)
         root = jnp.sqrt(memory.mu / memory.smoothness)
         error = norm / memory.mu
         since = jnp.where(norm < memory.best, 0, memory.since + 1)
         moved = _norm(tree.sub(y, memory.last))
-        holds = self.rule.holds(error, moved, memory.steps - 1, memory.facts)
+        holds = self.rule.holds(error, moved, memory.steps - 1, memory.context)
         done = holds | (since > 20 / root)
 
         x = _descend(y, gradient, memory.smoothness)
         point = _where(done, y, _extrapolate(x, memory.x, root))
         memory = memory._replace(x=x, best=jnp.minimum(norm, memory.best), since=since)
-        return State(point, memory, jnp.where(done, error, jnp.inf), done, ~holds)
+        return SolverState(point, memory, jnp.where(done, error, jnp.inf), done, ~holds)
 
-    def _tested(self, point: Tree, gradient: Tree, memory: Memory, trial: Trial) -> State:
+    def _tested(self, point: Tree, gradient: Tree, memory: Memory, trial: Trial) -> SolverState:
         """Go on from y, or from the end of a step on trial, where M and mu are estimates."""
         y = _where(trial.on, trial.y, point)
         norm, slope, size = _norm(gradient), _norm(trial.slope), _norm(y)
@@ -175,7 +176,7 @@ class Accelerated:
         error = jnp.where(mu > 0, norm / mu, jnp.inf)
         since = jnp.where(norm < memory.best, 0, memory.since + 1)
         moved = _norm(tree.sub(point, memory.last))
-        holds = finite & self.rule.holds(error, moved, taken, memory.facts)
+        holds = finite & self.rule.holds(error, moved, taken, memory.context)
         still = jnp.where(failed, slope, norm) <= eps * smoothness * size
         stuck = still | (since > 40 / root) | (mu <= 0)
         lost = ~finite & (memory.steps == 1)
@@ -195,7 +196,7 @@ class Accelerated:
             since=since,
             trial=Trial(~kept & ~away, y, down, taken, trial.pull, met),
         )
-        return State(_where(done, ending, following), memory, jnp.where(done, error, jnp.inf), done, ~holds, met)
+        return SolverState(_where(done, ending, following), memory, jnp.where(done, error, jnp.inf), done, ~holds, met)
 
 
 def _descend(y: Tree, gradient: Tree, smoothness: Any) -> Tree:

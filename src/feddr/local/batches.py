@@ -6,8 +6,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from feddr import limits
 from feddr.local.solver import Batches
+from feddr.validation import scalars
 
 
 class InBatches(Protocol):
@@ -19,9 +19,9 @@ class InBatches(Protocol):
 
 def check(solver: InBatches) -> None:
     """Refuse a solver whose epochs or batch size are not whole, or below one."""
-    limits.count(solver, "epochs", 1)
+    scalars.count(solver, "epochs", 1)
     if solver.batch_size is not None:
-        limits.count(solver, "batch_size", 1, "None takes all samples in every step")
+        scalars.count(solver, "batch_size", 1, "None takes all samples in every step")
 
 
 def num_steps(size: int, epochs: int, batch_size: int | None) -> int:

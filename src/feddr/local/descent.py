@@ -4,14 +4,13 @@ Most algorithms leave the way to their local solver. A few are defined by it: th
 length lr, with the proximal operator of g in one of two places. Only a solver that takes such steps can serve them.
 """
 
-from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
 import jax.numpy as jnp
 
+from feddr.prox.regulariser import Prox
 from feddr.tree import Tree
 
-Prox = Callable[[Tree, Any], Tree]
 """From (x, eta) to prox_{eta g}(x)."""
 
 

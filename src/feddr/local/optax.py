@@ -11,8 +11,8 @@ import optax
 from numpy.typing import NDArray
 
 from feddr.local import batches
-from feddr.local.solver import Batches, State
-from feddr.local.subproblem import Facts, Subproblem
+from feddr.local.solver import Batches, SolverState
+from feddr.local.subproblem import SolverContext, Subproblem
 from feddr.tree import Tree
 
 
@@ -53,10 +53,10 @@ class Optax:
     def batches(self, size: int, rng: np.random.Generator) -> Batches | None:
         return batches.shuffled(size, self.epochs, self.batch_size, rng)
 
-    def init(self, sub: Subproblem, facts: Facts) -> State:
-        return State(sub.start, self.optimiser.init(sub.start), error=jnp.nan, done=False)
+    def init(self, sub: Subproblem, context: SolverContext) -> SolverState:
+        return SolverState(sub.start, self.optimiser.init(sub.start), error=jnp.nan, done=False)
 
-    def step(self, state: State, gradient: Tree) -> State:
+    def step(self, state: SolverState, gradient: Tree) -> SolverState:
         updates, memory = self.optimiser.update(gradient, state.memory, state.point)
         return state._replace(point=optax.apply_updates(state.point, updates), memory=memory)
 

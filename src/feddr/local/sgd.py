@@ -6,11 +6,12 @@ from typing import ClassVar
 import jax.numpy as jnp
 import numpy as np
 
-from feddr import limits, tree
+from feddr import tree
 from feddr.local import batches
-from feddr.local.solver import Batches, State
-from feddr.local.subproblem import Facts, Subproblem
+from feddr.local.solver import Batches, SolverState
+from feddr.local.subproblem import SolverContext, Subproblem
 from feddr.tree import Tree
+from feddr.validation import scalars
 
 
 @dataclass(frozen=True)
@@ -42,8 +43,8 @@ class SGD:
     certified: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        limits.positive(self, "lr")
-        limits.numbers(self, "momentum")
+        scalars.positive(self, "lr")
+        scalars.numbers(self, "momentum")
         if not 0 <= self.momentum < 1:
             raise ValueError(f"momentum must be at least 0 and below 1, got {self.momentum}.")
         batches.check(self)
@@ -63,11 +64,11 @@ class SGD:
     def batches(self, size: int, rng: np.random.Generator) -> Batches | None:
         return batches.shuffled(size, self.epochs, self.batch_size, rng)
 
-    def init(self, sub: Subproblem, facts: Facts) -> State:
+    def init(self, sub: Subproblem, context: SolverContext) -> SolverState:
         velocity = tree.map(jnp.zeros_like, sub.start) if self.momentum else None
-        return State(sub.start, velocity, error=jnp.nan, done=False)
+        return SolverState(sub.start, velocity, error=jnp.nan, done=False)
 
-    def step(self, state: State, gradient: Tree) -> State:
+    def step(self, state: SolverState, gradient: Tree) -> SolverState:
         velocity = tree.axpy(self.momentum, state.memory, gradient) if self.momentum else None
         direction = gradient if velocity is None else velocity
         return state._replace(point=tree.axpy(-self.lr, direction, state.point), memory=velocity)

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from feddr import tree
 from feddr.local import descent
-from feddr.local.descent import Prox
-from feddr.local.subproblem import Estimate, Facts, Solution, Subproblem
+from feddr.local.subproblem import Estimate, Solution, SolverContext, Subproblem
+from feddr.prox.regulariser import Prox
 from feddr.tree import Tree
 
 
@@ -22,7 +22,7 @@ class Batches(NamedTuple):
     used: NDArray[np.int32]
 
 
-class State(NamedTuple):
+class SolverState(NamedTuple):
     """Where a solver stands.
 
     Parameters
@@ -76,10 +76,10 @@ class LocalSolver(Protocol):
     def batches(self, size: int, rng: np.random.Generator) -> Batches | None:
         """Return the rows of each step, None where every step uses all rows."""
 
-    def init(self, sub: Subproblem, facts: Facts) -> State:
+    def init(self, sub: Subproblem, context: SolverContext) -> SolverState:
         """Return the first state."""
 
-    def step(self, state: State, gradient: Tree) -> State:
+    def step(self, state: SolverState, gradient: Tree) -> SolverState:
         """Return the next state, given the gradient of phi at ``state.point``."""
 
 
@@ -88,8 +88,8 @@ def solve(
     sub: Subproblem,
     oracle: Callable[[Tree, Any], Tree],
     steps: Any,
-    facts: Facts,
-    mean_gradient: bool,
+    context: SolverContext,
+    needs_gradient: bool,
     prox: Prox,
 ) -> Solution:
     """Run ``solver`` on ``sub`` in one traceable loop.
@@ -100,28 +100,28 @@ def solve(
         From (x, t) to the gradient of f_i at x on the rows of step t.
     steps
         The number of steps at most; it may be traced, so clients of all sizes share one compiled loop.
-    mean_gradient
+    needs_gradient
         Whether to return the mean of the gradients of f_i.
     prox
         From (x, eta) to prox_{eta g}(x), for steps in which g takes part.
     """
     lr = 0.0 if sub.descent is None else descent.length(solver)
 
-    def unfinished(carry: tuple[Any, State, Tree]) -> Any:
+    def unfinished(carry: tuple[Any, SolverState, Tree]) -> Any:
         t, state, _ = carry
         return (t < steps) & jnp.logical_not(state.done)
 
-    def step(carry: tuple[Any, State, Tree]) -> tuple[Any, State, Tree]:
+    def step(carry: tuple[Any, SolverState, Tree]) -> tuple[Any, SolverState, Tree]:
         t, state, total = carry
         x = state.point if sub.descent is None else sub.descent.model(state.point, lr * t, prox)
         gradient = oracle(x, t)
         state = solver.step(state, sub.gradient(x, gradient))
         if sub.descent is not None:
             state = state._replace(point=sub.descent.follow(state.point, lr, prox))
-        return t + 1, state, tree.add(total, gradient) if mean_gradient else None
+        return t + 1, state, tree.add(total, gradient) if needs_gradient else None
 
-    total = tree.map(jnp.zeros_like, sub.start) if mean_gradient else None
-    t, state, total = jax.lax.while_loop(unfinished, step, (jnp.int32(0), solver.init(sub, facts), total))
-    mean = tree.map(lambda a: a / jnp.maximum(t, 1).astype(a.dtype), total) if mean_gradient else None
+    total = tree.map(jnp.zeros_like, sub.start) if needs_gradient else None
+    t, state, total = jax.lax.while_loop(unfinished, step, (jnp.int32(0), solver.init(sub, context), total))
+    mean = tree.map(lambda a: a / jnp.maximum(t, 1).astype(a.dtype), total) if needs_gradient else None
     length = None if sub.descent is None else lr * t
     return Solution(state.point, t, state.error, mean, length, state.missed, state.met)

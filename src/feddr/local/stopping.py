@@ -1,20 +1,20 @@
 """When a certified solver may stop: the accuracies of the paper.
 
 A rule sees a bound on the distance to the exact prox, how far the solver is from the client's last model, how many
-steps it has taken, and the facts about the client.
+steps it has taken, and the context of the client.
 """
 
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from feddr import limits
-from feddr.local.subproblem import Facts
+from feddr.local.subproblem import SolverContext
+from feddr.validation import scalars
 
 
 class Stopping(Protocol):
     """A rule: whether a solver may stop where it is."""
 
-    def holds(self, error: Any, moved: Any, steps: Any, facts: Facts) -> Any:
+    def holds(self, error: Any, moved: Any, steps: Any, context: SolverContext) -> Any:
         """Return whether to stop.
 
         Parameters
@@ -25,7 +25,7 @@ class Stopping(Protocol):
             ||x - x_i||, with x_i the client's last model, or the start where it has none.
         steps
             Gradient steps taken so far.
-        facts
+        context
             The round and the probability of the client.
         """
 
@@ -37,9 +37,9 @@ class Tolerance:
     tol: float
 
     def __post_init__(self) -> None:
-        limits.positive(self, "tol")
+        scalars.positive(self, "tol")
 
-    def holds(self, error: Any, moved: Any, steps: Any, facts: Facts) -> Any:
+    def holds(self, error: Any, moved: Any, steps: Any, context: SolverContext) -> Any:
         return error <= self.tol
 
 
@@ -53,10 +53,10 @@ class Absolute:
     M: float
 
     def __post_init__(self) -> None:
-        limits.positive(self, "M")
+        scalars.positive(self, "M")
 
-    def holds(self, error: Any, moved: Any, steps: Any, facts: Facts) -> Any:
-        return 2 * (facts.round + 1) ** 2 * error**2 <= self.M
+    def holds(self, error: Any, moved: Any, steps: Any, context: SolverContext) -> Any:
+        return 2 * (context.round + 1) ** 2 * error**2 <= self.M
 
 
 @dataclass(frozen=True)
@@ -78,11 +78,11 @@ class Relative:
     start: float = 1e-9
 
     def __post_init__(self) -> None:
-        limits.positive(self, "theta_hat", "start")
+        scalars.positive(self, "theta_hat", "start")
 
-    def holds(self, error: Any, moved: Any, steps: Any, facts: Facts) -> Any:
-        relative = error**2 <= self.theta_hat * facts.probability * moved**2
-        return ((facts.round == 0) & (error <= self.start)) | ((facts.round > 0) & relative)
+    def holds(self, error: Any, moved: Any, steps: Any, context: SolverContext) -> Any:
+        relative = error**2 <= self.theta_hat * context.probability * moved**2
+        return ((context.round == 0) & (error <= self.start)) | ((context.round > 0) & relative)
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ class Epochs:
     epochs: int
 
     def __post_init__(self) -> None:
-        limits.count(self, "epochs", 1)
+        scalars.count(self, "epochs", 1)
 
-    def holds(self, error: Any, moved: Any, steps: Any, facts: Facts) -> Any:
+    def holds(self, error: Any, moved: Any, steps: Any, context: SolverContext) -> Any:
         return steps >= self.epochs

@@ -94,7 +94,7 @@ class Estimate(NamedTuple):
     upper: Any
 
 
-class Facts(NamedTuple):
+class SolverContext(NamedTuple):
     """What a solver may know beside the subproblem: the client's curvature and probability p_i, and the round k."""
 
     curvature: Curvature | Estimate = Curvature()

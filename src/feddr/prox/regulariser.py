@@ -18,6 +18,9 @@ from feddr.tree import Tree
 Scalar = float | jax.Array
 """A Python float or a scalar array, traced or not."""
 
+Prox = Callable[[Tree, Any], Tree]
+"""From (x, eta) to prox_{eta g}(x)."""
+
 Mask = Any
 """Which parameters a regulariser acts on.
 

@@ -6,8 +6,8 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import Any, NamedTuple, TypeVar
 
-from feddr.report import stored
 from feddr.report.reading import reading
+from feddr.runs import stored
 
 MOST_CLIENTS = 300
 """Bars or rows of a picture; of more clients, neighbours are put together and their means are shown."""
@@ -21,7 +21,7 @@ FIRST = ["client", "train", "test", "label_skew"]
 T = TypeVar("T")
 
 
-class Client(NamedTuple):
+class ClientRow(NamedTuple):
     """A line of clients.csv, with its place in it."""
 
     place: int
@@ -39,7 +39,7 @@ def federation(path: Path) -> dict[str, Any]:
     if header[: len(FIRST)] != FIRST:
         raise ValueError(f"its first line must begin with {','.join(FIRST)}")
     rows = [
-        Client(i, name, int(train), int(test), float(skew), tuple(map(int, counts)))
+        ClientRow(i, name, int(train), int(test), float(skew), tuple(map(int, counts)))
         for i, (name, train, test, skew, *counts) in enumerate(lines)
     ]
     rows.sort(key=lambda row: -(row.train + row.test))
@@ -72,7 +72,7 @@ def taking_part(folder: Path, clients: object) -> dict[str, Any] | None:
         n = max(clients if isinstance(clients, int) else 0, max(by_client, default=-1) + 1)
         if n > MOST:
             raise ValueError(f"a report has room for {MOST:,} clients, got {n:,}")
-    everybody = [by_client.get(i, stored.Part(i, 0)) for i in range(n)]
+    everybody = [by_client.get(i, stored.Contribution(i, 0)) for i in range(n)]
     counts, measured = [part.updates for part in everybody], [part for part in parts if part.measured]
     groups = _groups(everybody, MOST_CLIENTS)
     stale = any(part.staleness_max > 0 for part in measured)

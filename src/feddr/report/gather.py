@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import feddr
-from feddr import limits
 from feddr.config.labels import entries, labels
-from feddr.folder import CHECKPOINTS, CONFIG, PROGRESS
-from feddr.report import reading, stored
+from feddr.report import reading
 from feddr.report.clients import federation, taking_part
-from feddr.report.words import call, words
+from feddr.report.formatting import call, words
+from feddr.runs import stored
+from feddr.runs.folder import CHECKPOINTS, CONFIG, PROGRESS
+from feddr.storage import limits
 
 HISTORY, SETTINGS, CERTIFICATE, LOG = "history.csv", "settings.json", "certificate.json", "log.jsonl"
 

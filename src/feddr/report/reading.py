@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from feddr import untrusted
+from feddr.storage import untrusted
 
 
 def text(path: Path) -> str:

@@ -7,7 +7,7 @@ line), ``words`` (what a figure shows), ``standings`` (who is first, over all fi
 (the terminal).
 """
 
-from feddr.reproduce.figure import SEEDS, Experiment, Figure, Row, experiments_folder, rows
+from feddr.reproduce.figure import SEEDS, Experiment, Figure, PanelRow, experiments_folder, rows
 from feddr.reproduce.figures import FIGURES
 from feddr.reproduce.plan import Plan, make, serial
 from feddr.reproduce.runs import Finished, Runs, digest, execute
@@ -18,8 +18,8 @@ __all__ = [
     "Experiment",
     "Figure",
     "Finished",
+    "PanelRow",
     "Plan",
-    "Row",
     "Runs",
     "digest",
     "execute",

@@ -9,7 +9,7 @@ from feddr import config as configs
 from feddr.config import ConfigError, toml
 from feddr.config.labels import entries, labels
 from feddr.config.overrides import override
-from feddr.reproduce.present import DATA, present
+from feddr.reproduce.available_data import DATA, present
 from feddr.tune.plan import alone
 
 Tables = dict[str, Any]
@@ -93,7 +93,7 @@ class Figure:
 
 
 @dataclass(frozen=True)
-class Row:
+class PanelRow:
     """A row of panels as it is run: its title, the tables of an experiment without a seed for each line, and seeds."""
 
     title: str
@@ -110,7 +110,7 @@ class Row:
 
 def rows(
     figure: Figure, folder: Path, data_dir: Path | None, quick: bool = False, seeds: tuple[int, ...] | None = None
-) -> list[Row]:
+) -> list[PanelRow]:
     """Return the rows of a figure.
 
     Parameters
@@ -141,7 +141,7 @@ def experiments_folder() -> Path:
 
 def _row(
     experiment: Experiment, folder: Path, data_dir: Path | None, quick: bool, seeds: tuple[int, ...]
-) -> Row | None:
+) -> PanelRow | None:
     there = _first(experiment, folder, data_dir)
     if there is None:
         return None
@@ -150,12 +150,12 @@ def _row(
     title = raw["name"]
     if not experiment.vary:
         found = {label: _fewer(alone(raw, label, {}), experiment.fewer) for label in labels(entries(raw))}
-        return Row(", ".join([title, *experiment.sets]), file, found, seeds)
+        return PanelRow(", ".join([title, *experiment.sets]), file, found, seeds)
     label = experiment.only or labels(entries(raw))[0]
     values = experiment.quick_values if quick else experiment.values
     name = NAMES.get(experiment.vary, experiment.vary.split(".")[-1])
     found = {f"{name} = {value:g}": alone(raw, label, {experiment.vary: value}) for value in values}
-    return Row(", ".join([title, *([label] if experiment.only else []), name]), file, found, seeds)
+    return PanelRow(", ".join([title, *([label] if experiment.only else []), name]), file, found, seeds)
 
 
 def _fewer(tables: Tables, fewer: int) -> Tables:

@@ -9,22 +9,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from feddr.history import COLUMNS, History
-from feddr.reproduce.figure import Figure, Row
+from feddr.reproduce.figure import Figure, PanelRow
+from feddr.reproduce.formatting import summary
 from feddr.reproduce.plan import Found, Plan, complete
-from feddr.reproduce.words import summary
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Picture
 
-    from feddr.reproduce_plot import Dot
+    from feddr.plots.reproduce import Dot
 
 DPI, COLOURS = 90, 256
 """Pictures for a page, not for print."""
 
 
-def save(folder: Path, figure: Figure, rows: Sequence[Row], plan: Plan) -> str:
+def save(folder: Path, figure: Figure, rows: Sequence[PanelRow], plan: Plan) -> str:
     """Write the files of a figure from the runs that are there, and return the text."""
-    from feddr import reproduce_plot as plot
+    from feddr.plots import reproduce as plot
 
     folder.mkdir(parents=True, exist_ok=True)
     found = {row.title: plan.found(row) for row in rows}
@@ -48,7 +48,7 @@ def save(folder: Path, figure: Figure, rows: Sequence[Row], plan: Plan) -> str:
 
 def dots(rows: Mapping[str, Mapping[str, Sequence[History]]]) -> "dict[str, list[Dot]]":
     """Return the ends of all runs as points of sparsity and test accuracy, by line; a point for each row."""
-    from feddr.reproduce_plot import Dot
+    from feddr.plots.reproduce import Dot
 
     found: dict[str, list[Dot]] = {}
     for title, lines in rows.items():
@@ -62,7 +62,7 @@ def dots(rows: Mapping[str, Mapping[str, Sequence[History]]]) -> "dict[str, list
     return found
 
 
-def _lines(row: Row, found: Found) -> dict[str, list[History]]:
+def _lines(row: PanelRow, found: Found) -> dict[str, list[History]]:
     """Return the histories of each line with the seeds that all lines have; those of runs that diverged left out."""
     lines: dict[str, list[History]] = {label: [] for label in row.lines}
     whole = complete(row, found)
@@ -81,7 +81,7 @@ def _with_own(lines: Mapping[str, list[History]]) -> dict[str, list[History]]:
 
 
 def _text(
-    figure: Figure, rows: Sequence[Row], found: Mapping[str, Found], shown: Mapping[str, dict[str, list[History]]]
+    figure: Figure, rows: Sequence[PanelRow], found: Mapping[str, Found], shown: Mapping[str, dict[str, list[History]]]
 ) -> str:
     parts = [f"## {figure.title}\n", f"The paper: {figure.claim}\n"]
     for row in rows:
@@ -93,7 +93,7 @@ def _text(
     return "\n".join(parts)
 
 
-def _where(rows: Sequence[Row]) -> str:
+def _where(rows: Sequence[PanelRow]) -> str:
     return rows[0].title.rpartition(", ")[0]
 
 

@@ -4,10 +4,10 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from feddr.reproduce.costs import seconds
-from feddr.reproduce.figure import Row, Tables
+from feddr.reproduce.estimates import seconds
+from feddr.reproduce.figure import PanelRow, Tables
 from feddr.reproduce.runs import Finished, Runs, digest
-from feddr.tune import Executor, Job, Record
+from feddr.tune import Executor, RunRecord, RunSpec
 
 Found = Mapping[tuple[str, int], Finished]
 """The runs of a row that are there, by line and seed."""
@@ -23,7 +23,7 @@ class Plan:
         Of each figure, by its name. The first seed of everything comes first, so that what is cut short is even.
     """
 
-    rows: Mapping[str, Sequence[Row]]
+    rows: Mapping[str, Sequence[PanelRow]]
     runs: Runs
 
     @property
@@ -31,9 +31,9 @@ class Plan:
         """The seeds of all rows."""
         return tuple(dict.fromkeys(seed for rows in self.rows.values() for row in rows for seed in row.seeds))
 
-    def all_runs(self) -> dict[str, tuple[str, Row, Tables]]:
+    def all_runs(self) -> dict[str, tuple[str, PanelRow, Tables]]:
         """Return (label, row, tables) of every run by its digest, so that none is made twice."""
-        found: dict[str, tuple[str, Row, Tables]] = {}
+        found: dict[str, tuple[str, PanelRow, Tables]] = {}
         rows = [row for rows in self.rows.values() for row in rows]
         for k in range(max((len(row.seeds) for row in rows), default=0)):
             for row in rows:
@@ -41,7 +41,7 @@ class Plan:
                     found.setdefault(digest(tables), (label, row, tables))
         return found
 
-    def missing(self) -> dict[str, tuple[str, Row, Tables]]:
+    def missing(self) -> dict[str, tuple[str, PanelRow, Tables]]:
         """Return those that are not there."""
         return {key: run for key, run in self.all_runs().items() if self.runs.get(run[2]) is None}
 
@@ -53,7 +53,7 @@ class Plan:
             longest, total = max(longest, one), total + one
         return max(longest, total / max(1, workers))
 
-    def found(self, row: Row) -> dict[tuple[str, int], Finished]:
+    def found(self, row: PanelRow) -> dict[tuple[str, int], Finished]:
         """Return the runs of a row that are there."""
         runs = ((label, seed, self.runs.get(tables)) for seed, label, tables in row.runs())
         return {(label, seed): run for label, seed, run in runs if run is not None}
@@ -62,9 +62,9 @@ class Plan:
 def make(
     plan: Plan,
     executor: Executor,
-    notice: Callable[[Record], None] = lambda _: None,
+    notice: Callable[[RunRecord], None] = lambda _: None,
     stopping: Callable[[], bool] = lambda: False,
-) -> list[Record]:
+) -> list[RunRecord]:
     """Make the missing runs, and return the records of those that came to nothing.
 
     Parameters
@@ -77,7 +77,7 @@ def make(
         Whether to begin no more; those under way are finished.
     """
 
-    def jobs() -> Iterator[Job]:
+    def jobs() -> Iterator[RunSpec]:
         for label, _, tables in plan.missing().values():
             if stopping():
                 return
@@ -91,14 +91,14 @@ def make(
     return trouble
 
 
-def serial(jobs: Iterator[Job]) -> Iterator[Record]:
+def serial(jobs: Iterator[RunSpec]) -> Iterator[RunRecord]:
     """Make one run after the other in this process."""
     from feddr.reproduce.runs import execute
 
     return map(execute, jobs)
 
 
-def complete(row: Row, found: Found) -> list[int]:
+def complete(row: PanelRow, found: Found) -> list[int]:
     """Return the seeds that all lines of a row have."""
     return [seed for seed in row.seeds if all((label, seed) in found for label in row.lines)]
 

@@ -17,14 +17,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from feddr import untrusted
 from feddr.config.labels import OWN, entries
 from feddr.history import COUNTERS, History, Row
+from feddr.storage import untrusted
 from feddr.theory import fixed_work
-from feddr.tune.jobs import Job, Record, judge, record
+from feddr.tune.jobs import RunRecord, RunSpec, judge, record
 
 if TYPE_CHECKING:
-    from feddr.engines.rounds import Progress
+    from feddr.engines.shared.state import Progress
 
 FORMAT = 1
 """Part of every digest: higher when equal settings no longer give equal histories."""
@@ -68,7 +68,7 @@ class Finished:
     Parameters
     ----------
     status, reason
-        As in ``feddr.tune.Record``.
+        As in ``feddr.tune.RunRecord``.
     seconds
         How long it took, on one core.
     """
@@ -106,17 +106,17 @@ class Runs:
         except (OSError, TypeError, ValueError, KeyError, csv.Error) as error:
             raise ValueError(f"{path} is not the record of a run ({error}); remove it to make the run again.") from None
 
-    def job(self, label: str, tables: Mapping[str, Any]) -> Job:
+    def job(self, label: str, tables: Mapping[str, Any]) -> RunSpec:
         """Return the run as a job for the processes of ``feddr tune``."""
         folder = {"folder": str(self.folder.absolute()), "digest": digest(tables)}
-        return Job(label, 0, int(tables["seed"]), folder, tables, "F", "last")
+        return RunSpec(label, 0, int(tables["seed"]), folder, tables, "F", "last")
 
 
-def execute(job: Job) -> Record:
+def execute(job: RunSpec) -> RunRecord:
     """Make a run on one thread, keep it, and return how it ended; what fails by accident is not kept."""
     from feddr.config import build, parse, perform
-    from feddr.engines.rounds import DivergedError
-    from feddr.reproduce.keeping import keeping
+    from feddr.engines.shared.errors import DivergedError
+    from feddr.reproduce.client_models import keeping
 
     history, began, wanted = History(), time.perf_counter(), 0
 
@@ -145,7 +145,7 @@ def execute(job: Job) -> Record:
     return found
 
 
-def _keep(job: Job, history: History, found: Record) -> None:
+def _keep(job: RunSpec, history: History, found: RunRecord) -> None:
     """Write the history and then, as a whole, the record, which says that the history is there."""
     folder, name = Path(job.settings["folder"]), job.settings["digest"]
     folder.mkdir(parents=True, exist_ok=True)

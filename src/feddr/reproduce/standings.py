@@ -8,9 +8,9 @@ from pathlib import Path
 
 from feddr.history import History
 from feddr.reproduce.bands import AXES, at, late
-from feddr.reproduce.figure import Figure, Row
+from feddr.reproduce.figure import Figure, PanelRow
+from feddr.reproduce.formatting import markdown
 from feddr.reproduce.plan import Plan, complete
-from feddr.reproduce.words import markdown
 
 EQUAL = {"round": "rounds", "megabytes": "bytes", "time": "time"}
 SUBJECTS = ("FedDR()", "AsyncFedDR()")
@@ -31,7 +31,7 @@ LATE = (
 
 
 @dataclass(frozen=True)
-class Standing:
+class BudgetRanking:
     """The methods of a row of panels within one budget.
 
     Parameters
@@ -80,7 +80,7 @@ def _ranks(means: Mapping[str, float]) -> dict[str, int]:
     return {label: 1 + sum(other < mean for other in known.values()) for label, mean in known.items()}
 
 
-def standings(figure: Figure, rows: Sequence[Row], plan: Plan) -> list[Standing]:
+def standings(figure: Figure, rows: Sequence[PanelRow], plan: Plan) -> list[BudgetRanking]:
     """Return the standings of a figure, from the seeds that all lines of a row have; none for rows without any."""
     found = []
     for row in rows if figure.budgets else ():
@@ -96,12 +96,12 @@ def standings(figure: Figure, rows: Sequence[Row], plan: Plan) -> list[Standing]
     return found
 
 
-def _standing(figure: str, title: str, budget: str, lines: Mapping[str, Sequence[History | None]]) -> Standing:
+def _standing(figure: str, title: str, budget: str, lines: Mapping[str, Sequence[History | None]]) -> BudgetRanking:
     ends = [AXES[budget](history.last) for histories in lines.values() for history in histories if history is not None]
     most = max(ends, default=0.0) if budget == "round" else min(ends, default=0.0) * (1 + SLACK)
     pairs = {label: [_score(history, budget, most) for history in histories] for label, histories in lines.items()}
     ends_of, late_of = ({label: [pair[k] for pair in found] for label, found in pairs.items()} for k in (0, 1))
-    return Standing(figure, title, budget, ends_of, late_of)
+    return BudgetRanking(figure, title, budget, ends_of, late_of)
 
 
 def _score(history: History | None, budget: str, most: float) -> tuple[float, float]:
@@ -116,7 +116,7 @@ def _score(history: History | None, budget: str, most: float) -> tuple[float, fl
     return end, end if math.isnan(mean) else mean
 
 
-def save(folder: Path, found: Sequence[Standing]) -> str:
+def save(folder: Path, found: Sequence[BudgetRanking]) -> str:
     """Write ``summary.md`` and ``summary.csv``, and return the text."""
     text = describe(found)
     (folder / "summary.md").write_text(text, encoding="utf-8")
@@ -130,11 +130,11 @@ def save(folder: Path, found: Sequence[Standing]) -> str:
     return text
 
 
-def describe(found: Sequence[Standing]) -> str:
+def describe(found: Sequence[BudgetRanking]) -> str:
     """Return the standings as Markdown: a table for each set of lines, and where the subjects are not first."""
     if not found:
         return "No figure is complete with one seed yet.\n"
-    groups: dict[tuple[str, ...], list[Standing]] = {}
+    groups: dict[tuple[str, ...], list[BudgetRanking]] = {}
     for one in found:
         groups.setdefault(tuple(one.scores), []).append(one)
     parts = [FOREWORD + "\n"]
@@ -144,7 +144,7 @@ def describe(found: Sequence[Standing]) -> str:
     return "\n".join(parts)
 
 
-def _table(lines: Sequence[str], group: Sequence[Standing]) -> str:
+def _table(lines: Sequence[str], group: Sequence[BudgetRanking]) -> str:
     table = [["F at xbar (rank)", "equal", "draws", *lines]]
     table += [[one.title, EQUAL[one.budget], str(one.draws), *(_cell(one, label) for label in lines)] for one in group]
     if len(group) > 1:
@@ -152,7 +152,7 @@ def _table(lines: Sequence[str], group: Sequence[Standing]) -> str:
     return markdown(table)
 
 
-def _cell(one: Standing, label: str) -> str:
+def _cell(one: BudgetRanking, label: str) -> str:
     mean, rank = one.means[label], one.ranks.get(label)
     if rank is None:
         return "-"
@@ -160,12 +160,12 @@ def _cell(one: Standing, label: str) -> str:
     return f"**{text}**" if rank == 1 else text
 
 
-def _mean_rank(group: Sequence[Standing], label: str) -> str:
+def _mean_rank(group: Sequence[BudgetRanking], label: str) -> str:
     ranks = [one.ranks[label] for one in group if label in one.ranks]
     return f"{sum(ranks) / len(ranks):.1f}" if ranks else "-"
 
 
-def _not_first(label: str, group: Sequence[Standing]) -> str:
+def _not_first(label: str, group: Sequence[BudgetRanking]) -> str:
     """Say where a line is first, and plainly where it is not."""
     behind = [one for one in group if one.ranks.get(label) != 1]
     said = [f"{label} is first in {len(group) - len(behind)} of {len(group)} rows."]
@@ -179,11 +179,11 @@ def _not_first(label: str, group: Sequence[Standing]) -> str:
     return "\n".join(said) + "\n"
 
 
-def _where(one: Standing) -> str:
+def _where(one: BudgetRanking) -> str:
     return f"{one.title} (equal {EQUAL[one.budget]})"
 
 
-def _behind(label: str, one: Standing) -> Iterator[str]:
+def _behind(label: str, one: BudgetRanking) -> Iterator[str]:
     where = f"{one.title}, equal {EQUAL[one.budget]}"
     if label not in one.ranks:
         yield f"{where}: not ranked."

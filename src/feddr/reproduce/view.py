@@ -12,7 +12,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 if TYPE_CHECKING:
     from feddr.reproduce.plan import Plan
-    from feddr.tune import Record
+    from feddr.tune import RunRecord
 
 STOPPING = "finishing the runs under way, Ctrl-C again to stop at once"
 
@@ -29,25 +29,25 @@ def announce(plan: "Plan", left: int, workers: int) -> str:
     return f"{start}, about {in_words(plan.estimate(workers))} with {workers} at a time." if left else f"{start}."
 
 
-class View(Protocol):
+class RunsView(Protocol):
     """Shows how the runs get on."""
 
     def __enter__(self) -> Self: ...
     def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None: ...
 
-    def update(self, record: "Record") -> None:
+    def update(self, record: "RunRecord") -> None:
         """Show that a run has ended."""
 
     def stopping(self) -> None:
         """Show that no more runs are begun; this is called by a signal handler, in the midst of anything."""
 
 
-def view(size: int, console: Console) -> View:
+def view(size: int, console: Console) -> RunsView:
     """Return a bar for a terminal, and now and then a line for a file or a pipe."""
-    return Bar(size, console) if console.is_terminal else Lines(size, console)
+    return Bar(size, console) if console.is_terminal else RunLines(size, console)
 
 
-class Lines:
+class RunLines:
     """A line every twentieth of the runs, or so."""
 
     def __init__(self, size: int, console: Console) -> None:
@@ -61,7 +61,7 @@ class Lines:
     def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
         """Nothing is open."""
 
-    def update(self, record: "Record") -> None:
+    def update(self, record: "RunRecord") -> None:
         """Print a line, if it is time."""
         self.done += 1
         self.ends.append(time.perf_counter())
@@ -102,7 +102,7 @@ class Bar:
         """Leave the bar as it is."""
         self.progress.stop()
 
-    def update(self, record: "Record") -> None:
+    def update(self, record: "RunRecord") -> None:
         """Move the bar."""
         self.progress.update(self.task, advance=1, description=f"{record.algorithm}, seed {record.seed}")
 

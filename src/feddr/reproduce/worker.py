@@ -12,10 +12,10 @@ COMMAND = (sys.executable, "-P", "-m", "feddr.reproduce.worker")
 def answer(line: str) -> str:
     """Make a run, from a line to a line."""
     from feddr.reproduce.runs import execute
-    from feddr.tune.jobs import Job
+    from feddr.tune.jobs import RunSpec
 
     with contextlib.redirect_stderr(io.StringIO()):
-        return execute(Job.loads(line)).dumps()
+        return execute(RunSpec.loads(line)).dumps()
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from feddr.theory.smoothness import Smoothness, smoothness
 from feddr.theory.tuning import Recommendation, recommend_for
 
 if TYPE_CHECKING:
-    from feddr.engines.plain import Differentiable
+    from feddr.algorithms.algorithm import ProblemLike
     from feddr.problem import Problem
     from feddr.sampling import Sampling
 
@@ -42,7 +42,7 @@ def recommend(
         Who takes part in a round; everybody by default.
     alpha, eta
         One of them, where it is given and the other is wanted. A list has a step size for each client; the eta that is
-        returned is then the server's, and L the one of ``feddr.algorithms.stepsizes``.
+        returned is then the server's, and L the one of ``feddr.algorithms.step_sizes``.
     F_star
         A lower bound of F. None takes 0, right where losses and g are not negative; where F(x^0) is below that, no
         bound is known, and the gap is taken to be 1.
@@ -113,13 +113,13 @@ def start_gap(problem: "Problem", F_star: float | None = None) -> tuple[float, t
         Where F_star is not a lower bound of F, or f is not finite at x^0.
     """
     from feddr import tree
-    from feddr.engines.rounds import server_prox
+    from feddr.prox.compiled import compiled_prox
 
     x = problem.init
     words: tuple[str, ...] = ()
     start = _objective(problem, x)
     if start == math.inf and math.isfinite(problem.f(x)):
-        start = _objective(problem, server_prox(problem.regulariser)(tree.cast(x, np.float64), 1.0))
+        start = _objective(problem, compiled_prox(problem.regulariser)(tree.cast(x, np.float64), 1.0))
         words = ("g is infinite at x^0: the gap is that of prox_g(x^0), to which the server brings xbar.",)
     if not math.isfinite(start):
         raise ValueError(f"F must be finite at the start, got {start}; give another init.")
@@ -188,7 +188,7 @@ ROUNDING = 0.01
 
 
 def resolve(
-    algorithm: Any, problem: "Problem | Differentiable", sampling: "Sampling", local: Any, **given: Any
+    algorithm: Any, problem: "Problem | ProblemLike", sampling: "Sampling", local: Any, **given: Any
 ) -> Resolved:
     """Return the algorithm with nothing left "auto", print its step sizes, and warn of an alpha below 1.
 
@@ -224,7 +224,7 @@ def resolve(
     else:
         work = fixed_work.work(local, problem.data.sizes) if _of(algorithm, "eta") == "auto" else None
         participation = float(np.mean(sampling.probabilities(problem.data.num_clients)))
-        federation = fixed_work.Federation(problem.client_weights, participation, problem.regulariser, problem.init)
+        federation = fixed_work.StepSizeInputs(problem.client_weights, participation, problem.regulariser, problem.init)
         found = Resolved(*fixed_work.choose(algorithm, work, federation))
     if found.words:
         print(f"{type(algorithm).__name__}: {found.words}", file=sys.stderr)

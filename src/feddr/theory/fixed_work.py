@@ -70,7 +70,7 @@ def etas(work: NDArray[np.float64], participation: float = 1.0) -> NDArray[np.fl
     return C * math.sqrt(participation) * mean * (work / mean) ** Q
 
 
-class Federation(NamedTuple):
+class StepSizeInputs(NamedTuple):
     """What the step sizes of a run follow from.
 
     Parameters
@@ -89,7 +89,7 @@ class Federation(NamedTuple):
     x0: Tree
 
 
-def choose(algorithm: Any, work: NDArray[np.float64] | None, federation: Federation) -> tuple[Any, str]:
+def choose(algorithm: Any, work: NDArray[np.float64] | None, federation: StepSizeInputs) -> tuple[Any, str]:
     """Return the algorithm with numbers where its eta or alpha is "auto", and how they were chosen.
 
     Parameters

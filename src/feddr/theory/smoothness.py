@@ -86,11 +86,9 @@ def smoothness(
         lowers, uppers = np.array(known, dtype=np.float64).T
         return Smoothness(lowers, uppers, exact=True)
 
-    from feddr import tree
-    from feddr.engines.compiled import CompiledClients
-    from feddr.engines.evaluate import Evaluator
-    from feddr.local import SGD
+    from feddr import precision, tree
     from feddr.problem import Problem
+    from feddr.theory.curvature import ClientCurvature
 
     if not isinstance(problem, Problem):
         raise ValueError(
@@ -100,15 +98,17 @@ def smoothness(
     if radius < 0 or draws < 1:
         raise ValueError(f"radius must be at least 0 and draws at least 1, got {radius} and {draws}.")
     rng = np.random.default_rng(seed)
-    samples = Evaluator(problem, np.float64).samples if problem.data.on_demand is None else None
-    clients = CompiledClients(problem, samples, SGD(lr=1.0), np.float64, False)
+    samples = None
+    if problem.data.on_demand is None:
+        samples = precision.samples(problem.data.train.samples, np.float64)
+    clients = ClientCurvature(problem, samples, np.float64)
     x0 = tree.cast(problem.init, np.float64)
-    at_start = [clients.curvature_at(i, x0) for i in range(n)]
+    at_start = [clients.at(i, x0) for i in range(n)]
     places = [_descended(problem, max(one.upper for one in at_start)), *points]
     if radius:
         around = (x0, *places)
         places += [tree.map(lambda a: a + radius * rng.normal(size=a.shape), x) for x in around for _ in range(draws)]
-    found = np.array([[at_start[i], *(clients.curvature_at(i, x) for x in places)] for i in range(n)])
+    found = np.array([[at_start[i], *(clients.at(i, x) for x in places)] for i in range(n)])
     return Smoothness(found[:, :, 0].min(axis=1), found[:, :, 1].max(axis=1), exact=False)
 
 
@@ -122,9 +122,9 @@ def _descended(problem: "Problem", L: float) -> Any:
     The start may be flat where the way is not: the losses of outliers are, and all samples are outliers at first.
     """
     from feddr import tree
-    from feddr.engines.rounds import server_prox
+    from feddr.prox.compiled import compiled_prox
 
-    prox = server_prox(problem.regulariser)
+    prox = compiled_prox(problem.regulariser)
     x = tree.cast(problem.init, np.float64)
     f, gradient = problem.value_and_gradient(x)
     if not np.isfinite(f):

@@ -7,22 +7,22 @@ algorithm), ``paper`` (ready-made ones), ``plan`` (what was asked for), ``jobs``
 """
 
 from feddr.tune.cluster import Ray
-from feddr.tune.jobs import BETTER, Job, Record, execute
+from feddr.tune.jobs import BETTER, RunRecord, RunSpec, execute
 from feddr.tune.plan import Search, plan
 from feddr.tune.pool import Executor, Processes, serial
-from feddr.tune.ranking import Standing, best, rank
+from feddr.tune.ranking import RankedSetting, best, rank
 from feddr.tune.search import run, tune
 from feddr.tune.store import Store
 
 __all__ = [
     "BETTER",
     "Executor",
-    "Job",
     "Processes",
+    "RankedSetting",
     "Ray",
-    "Record",
+    "RunRecord",
+    "RunSpec",
     "Search",
-    "Standing",
     "Store",
     "best",
     "execute",

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from feddr import limits
 from feddr.config import ConfigError, toml
+from feddr.storage import limits
 
 SCALES = ("lin", "log", "int")
 DIGITS = 4

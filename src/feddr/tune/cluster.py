@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from feddr.config import ConfigError
-from feddr.tune.jobs import Job, Record, record
+from feddr.tune.jobs import RunRecord, RunSpec, record
 from feddr.tune.pool import TRIES
 
 OBJECT_STORE = 100_000_000
@@ -30,7 +30,7 @@ class Ray:
     address: str
     workers: int | None = None
 
-    def __call__(self, jobs: Iterator[Job]) -> Iterator[Record]:
+    def __call__(self, jobs: Iterator[RunSpec]) -> Iterator[RunRecord]:
         """Return the records as they come."""
         ray = _import()
         found = ray.is_initialized()
@@ -56,11 +56,11 @@ class Ray:
             ) from None
 
 
-def _run(ray: Any, jobs: Iterator[Job], workers: int) -> Iterator[Record]:
+def _run(ray: Any, jobs: Iterator[RunSpec], workers: int) -> Iterator[RunRecord]:
     from feddr.tune.worker import answer
 
     task = ray.remote(num_cpus=1, max_retries=TRIES - 1)(answer)
-    under_way: dict[Any, Job] = {}
+    under_way: dict[Any, RunSpec] = {}
     try:
         while True:
             while len(under_way) < workers and (job := next(jobs, None)) is not None:
@@ -72,7 +72,7 @@ def _run(ray: Any, jobs: Iterator[Job], workers: int) -> Iterator[Record]:
             for reference in ready:
                 job = under_way.pop(reference)
                 try:
-                    yield Record.loads(ray.get(reference))
+                    yield RunRecord.loads(ray.get(reference))
                 except ray.exceptions.RayError as error:
                     yield record(job, "failed", reason=f"Ray lost the run: {error}")
     finally:

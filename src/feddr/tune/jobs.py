@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 if TYPE_CHECKING:
-    from feddr.engines.rounds import Progress
+    from feddr.engines.shared.state import Progress
     from feddr.history import Row
 
 BETTER: Mapping[str, Literal["min", "max"]] = {
@@ -37,7 +37,7 @@ Status = Literal["finished", "stalled", "diverged", "refused", "failed"]
 
 
 @dataclass(frozen=True)
-class Job:
+class RunSpec:
     """One run to be made.
 
     Parameters
@@ -78,7 +78,7 @@ class Job:
 
 
 @dataclass(frozen=True)
-class Record:
+class RunRecord:
     """What came of a job.
 
     Parameters
@@ -148,19 +148,19 @@ RECORDED: Mapping[str, Any] = {
 """What a line of a file must hold, which somebody may have edited."""
 
 
-def record(job: Job, status: Status, **more: Any) -> Record:
+def record(job: RunSpec, status: Status, **more: Any) -> RunRecord:
     """Return a record of a job."""
-    return Record(job.algorithm, job.number, job.seed, job.settings, status, **more)
+    return RunRecord(job.algorithm, job.number, job.seed, job.settings, status, **more)
 
 
-def execute(job: Job) -> Record:
+def execute(job: RunSpec) -> RunRecord:
     """Run a job on one thread and return what came of it, also where that is nothing good.
 
     Only what ends the program, such as Ctrl-C, is raised.
     """
     from feddr.config import build, parse, perform
-    from feddr.engines.arrivals import ClockWarning
-    from feddr.engines.rounds import DivergedError
+    from feddr.engines.clock.event_loop import ClockWarning
+    from feddr.engines.shared.errors import DivergedError
 
     rows: list[Row] = []
     wanted, began = 0, time.perf_counter()
@@ -192,7 +192,7 @@ def execute(job: Job) -> Record:
     return judge(job, rows, wanted, notes, spent())
 
 
-def judge(job: Job, rows: "Sequence[Row]", wanted: int, notes: str, spent: Mapping[str, Any]) -> Record:
+def judge(job: RunSpec, rows: "Sequence[Row]", wanted: int, notes: str, spent: Mapping[str, Any]) -> RunRecord:
     """Return the record of a run that came to its end."""
     chosen = choose(rows, job.metric, job.at)
     value = float(getattr(chosen, job.metric))

@@ -8,9 +8,9 @@ from typing import Any
 
 from feddr import config as configs
 from feddr.tune.plan import Search, alone, together
-from feddr.tune.ranking import Standing, best, short, words
+from feddr.tune.ranking import RankedSetting, best, short, words
 
-Ranking = Mapping[str, Sequence[Standing]]
+Ranking = Mapping[str, Sequence[RankedSetting]]
 
 SPENT = ("rounds", "local_steps", "bytes_up", "bytes_down", "seconds")
 METRICS = ("F", "train_loss", "train_accuracy", "test_accuracy", "gradient_mapping", "sparsity")
@@ -18,11 +18,12 @@ METRICS = ("F", "train_loss", "train_accuracy", "test_accuracy", "gradient_mappi
 
 def save(folder: Path, search: Search, ranking: Ranking) -> list[Path]:
     """Write everything that the records tell, anew each time, and return the configs of the best settings."""
-    from feddr import plots, tune_plot
+    from feddr import plots
+    from feddr.plots import tune
 
     save_runs(folder / "runs.csv", search, ranking)
     save_trials(folder / "trials.csv", search, ranking)
-    figure = tune_plot.figure(search, ranking)
+    figure = tune.figure(search, ranking)
     if figure is not None:
         plots.save(figure, folder / "tune.png")
     return save_best(folder, search, ranking)
@@ -85,7 +86,7 @@ def goal(search: Search) -> str:
     return f"{over} of {search.metric} at xbar, {where}"
 
 
-def _save_config(path: Path, search: Search, tables: Mapping[str, Any], winners: Sequence[Standing]) -> Path:
+def _save_config(path: Path, search: Search, tables: Mapping[str, Any], winners: Sequence[RankedSetting]) -> Path:
     lines = [f"# The best settings of a search, by {goal(search)}."]
     for one in winners:
         spread = "" if one.spread is None else f", standard deviation {one.spread:.3g}"

@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from feddr import config as configs
-from feddr import limits
 from feddr.config import Config, ConfigError, toml
+from feddr.config.components import argument, hint
 from feddr.config.labels import OWN, entries, labels
 from feddr.config.overrides import override
-from feddr.config.parts import argument, hint
+from feddr.storage import limits
 from feddr.tune.axes import axis
-from feddr.tune.jobs import BETTER, At, Job
+from feddr.tune.jobs import BETTER, At, RunSpec
 from feddr.tune.paper import paper
 from feddr.tune.space import Settings, Space, resolve
 from feddr.tune.space import text as path_text
@@ -58,18 +58,18 @@ class Search:
     metric: str
     at: At
 
-    def jobs(self) -> Iterator[Job]:
+    def jobs(self) -> Iterator[RunSpec]:
         """Return all jobs, the algorithms and seeds in turn, so that a search that is cut short is even."""
         for number in sorted({number for tried in self.settings.values() for number in tried}):
             for label, tried in self.settings.items():
                 for seed in self.seeds if number in tried else ():
                     yield self.job(label, number, seed)
 
-    def job(self, label: str, number: int, seed: int) -> Job:
+    def job(self, label: str, number: int, seed: int) -> RunSpec:
         """Return one of them."""
         settings = self.settings[label][number]
         tables = override(alone(self.raw, label, settings), [f"seed={seed}"])
-        return Job(label, number, seed, settings, tables, self.metric, self.at)
+        return RunSpec(label, number, seed, settings, tables, self.metric, self.at)
 
     def run_keys(self) -> list[tuple[str, int, int]]:
         """Return the keys of all jobs."""

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import IO
 
-from feddr.tune.jobs import Job, Record, execute, record
+from feddr.tune.jobs import RunRecord, RunSpec, execute, record
 
-Executor = Callable[[Iterator[Job]], Iterator[Record]]
+Executor = Callable[[Iterator[RunSpec]], Iterator[RunRecord]]
 """From jobs to their records, in any order.
 
 A job is taken when there is room for it, and when the jobs come to an end early, those under way are finished.
@@ -25,7 +25,7 @@ TRIES = 2
 COMMAND = (sys.executable, "-P", "-m", "feddr.tune.worker")
 
 
-def serial(jobs: Iterator[Job]) -> Iterator[Record]:
+def serial(jobs: Iterator[RunSpec]) -> Iterator[RunRecord]:
     """Run one job after the other in this process."""
     return map(execute, jobs)
 
@@ -45,9 +45,9 @@ class Processes:
     workers: int
     command: tuple[str, ...] = COMMAND
 
-    def __call__(self, jobs: Iterator[Job]) -> Iterator[Record]:
+    def __call__(self, jobs: Iterator[RunSpec]) -> Iterator[RunRecord]:
         """Return the records as they come."""
-        done: queue.SimpleQueue[tuple[_Worker, Record]] = queue.SimpleQueue()
+        done: queue.SimpleQueue[tuple[_Worker, RunRecord]] = queue.SimpleQueue()
         crew: list[_Worker] = []
         try:
             for job in jobs:
@@ -70,9 +70,9 @@ class Processes:
 class _Worker:
     """A process, and the thread that talks to it."""
 
-    def __init__(self, command: tuple[str, ...], done: "queue.SimpleQueue[tuple[_Worker, Record]]") -> None:
+    def __init__(self, command: tuple[str, ...], done: "queue.SimpleQueue[tuple[_Worker, RunRecord]]") -> None:
         self.command, self.done = command, done
-        self.todo: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
+        self.todo: queue.SimpleQueue[RunSpec | None] = queue.SimpleQueue()
         self.process: subprocess.Popen[str] | None = None
         self.errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  it is open as long as the thread
         self.ended = False
@@ -94,7 +94,7 @@ class _Worker:
             _close(self.process)
         self.errors.close()
 
-    def _answer(self, job: Job) -> Record:
+    def _answer(self, job: RunSpec) -> RunRecord:
         reason = ""
         for _ in range(TRIES):
             if self.ended:
@@ -135,14 +135,14 @@ class _Worker:
         return next((line.strip() for line in reversed(lines) if line.strip()), "")
 
 
-def _ask(process: "subprocess.Popen[str]", job: Job) -> Record | None:
+def _ask(process: "subprocess.Popen[str]", job: RunSpec) -> RunRecord | None:
     """Return the record of a job, None where the process has ended."""
     assert process.stdin is not None
     assert process.stdout is not None
     try:
         process.stdin.write(f"{job.dumps()}\n")
         process.stdin.flush()
-        return Record.loads(process.stdout.readline())
+        return RunRecord.loads(process.stdout.readline())
     except (BrokenPipeError, ValueError):  # there is nobody to ask, or no answer, or half of one
         process.kill()
         return None

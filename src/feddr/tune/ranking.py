@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from feddr.tune.axes import Choice
-from feddr.tune.jobs import BETTER, Record
+from feddr.tune.jobs import BETTER, RunRecord
 from feddr.tune.plan import Search
 from feddr.tune.space import Settings
 
 
 @dataclass(frozen=True)
-class Standing:
+class RankedSetting:
     """A setting of an algorithm, and how good it is.
 
     Parameters
@@ -31,7 +31,7 @@ class Standing:
     algorithm: str
     number: int
     settings: Settings
-    records: tuple[Record, ...]
+    records: tuple[RunRecord, ...]
     mean: float | None = None
     spread: float | None = None
     rank: int | None = None
@@ -52,7 +52,7 @@ class Standing:
         return statistics.fmean(float(getattr(record, name)) for record in self.records)
 
 
-def rank(search: Search, records: Mapping[tuple[str, int, int], Record]) -> dict[str, list[Standing]]:
+def rank(search: Search, records: Mapping[tuple[str, int, int], RunRecord]) -> dict[str, list[RankedSetting]]:
     """Return the settings of each algorithm, the best first, those without a mean last; of equals the first tried."""
     sign = 1.0 if BETTER[search.metric] == "min" else -1.0
     ranking = {}
@@ -66,12 +66,12 @@ def rank(search: Search, records: Mapping[tuple[str, int, int], Record]) -> dict
     return ranking
 
 
-def best(ranking: Mapping[str, Sequence[Standing]]) -> dict[str, Standing]:
+def best(ranking: Mapping[str, Sequence[RankedSetting]]) -> dict[str, RankedSetting]:
     """Return the best setting of each algorithm that has one."""
     return {label: standings[0] for label, standings in ranking.items() if standings and standings[0].rank == 1}
 
 
-def edges(search: Search, winners: Mapping[str, Standing]) -> list[str]:
+def edges(search: Search, winners: Mapping[str, RankedSetting]) -> list[str]:
     """Say where a best value is the first or last of a grid, so that a better one may lie beyond."""
     found = []
     for label, standing in winners.items():
@@ -100,15 +100,15 @@ def value(one: Any) -> str:
 
 
 def _standing(
-    search: Search, records: Mapping[tuple[str, int, int], Record], label: str, number: int, settings: Settings
-) -> Standing:
+    search: Search, records: Mapping[tuple[str, int, int], RunRecord], label: str, number: int, settings: Settings
+) -> RankedSetting:
     keys = [(label, number, seed) for seed in search.seeds]
     found = tuple(records[key] for key in keys if key in records)
     values = [record.value for record in found if record.value is not None]
     if len(values) < len(search.seeds):
-        return Standing(label, number, settings, found)
+        return RankedSetting(label, number, settings, found)
     spread = statistics.stdev(values) if len(values) > 1 else None
-    return Standing(label, number, settings, found, statistics.fmean(values), spread)
+    return RankedSetting(label, number, settings, found, statistics.fmean(values), spread)
 
 
 def _numeric(values: Sequence[Any]) -> bool:

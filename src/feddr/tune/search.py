@@ -4,14 +4,14 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from feddr import limits
-from feddr.tune.jobs import Job, Record
+from feddr.storage import limits
+from feddr.tune.jobs import RunRecord, RunSpec
 from feddr.tune.plan import Search, plan
 from feddr.tune.pool import Executor, Processes
-from feddr.tune.ranking import Standing, rank
+from feddr.tune.ranking import RankedSetting, rank
 from feddr.tune.store import Store
 
-Notice = Callable[[Record], None]
+Notice = Callable[[RunRecord], None]
 """Told of each record, when it has been kept."""
 
 
@@ -32,7 +32,7 @@ def run(
         Whether to begin no more jobs; those under way are finished.
     """
 
-    def missing() -> Iterator[Job]:
+    def missing() -> Iterator[RunSpec]:
         for job in search.jobs():
             if stopping():
                 return
@@ -46,7 +46,7 @@ def run(
 
 def tune(
     experiment: Mapping[str, Any], folder: str | Path, executor: Executor | None = None, **options: Any
-) -> dict[str, list[Standing]]:
+) -> dict[str, list[RankedSetting]]:
     """Search for the best settings of an experiment, and return those of each algorithm, the best first.
 
     Parameters

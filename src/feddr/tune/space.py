@@ -8,10 +8,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from feddr import limits
 from feddr.config import ConfigError, toml
 from feddr.config.labels import OWN, entries, labels
 from feddr.config.overrides import addressed
+from feddr.storage import limits
 from feddr.tune.axes import Axis, Choice, Range
 
 Settings = dict[str, Any]

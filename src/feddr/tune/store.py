@@ -11,9 +11,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from feddr import files, limits, untrusted
 from feddr.config import ConfigError, toml
-from feddr.tune.jobs import Record
+from feddr.storage import files, limits, untrusted
+from feddr.tune.jobs import RunRecord
 from feddr.tune.plan import Search
 
 SEARCH, RUNS = "search.json", "runs.jsonl"
@@ -32,7 +32,7 @@ class Store:
     """
 
     def __init__(self, folder: Path, search: Search) -> None:
-        self.folder, self.records = folder, dict[tuple[str, int, int], Record]()
+        self.folder, self.records = folder, dict[tuple[str, int, int], RunRecord]()
         spec = json.loads(json.dumps(search.spec()))
         untrusted.check_links(*folder.iterdir())
         path = folder / SEARCH
@@ -60,7 +60,7 @@ class Store:
         """Return whether a run needs no other try."""
         return key in self.records and self.records[key].status not in AGAIN
 
-    def add(self, record: Record) -> None:
+    def add(self, record: RunRecord) -> None:
         """Keep a record."""
         line = record.dumps().encode() + b"\n"
         # One call: a line is there as a whole, unless the machine stops in its midst.
@@ -86,7 +86,7 @@ class Store:
                 f"{self.folder} is in use by another search; wait for it, or use another --out."
             ) from None
 
-    def _read(self) -> Iterator[Record]:
+    def _read(self) -> Iterator[RunRecord]:
         if os.fstat(self._file).st_size > limits.RECORD:
             raise ConfigError(f"{self.folder / RUNS} has more than the {limits.RECORD:,} bytes that records may have.")
         with open(self._file, "rb", closefd=False) as file:
@@ -96,7 +96,7 @@ class Store:
             os.ftruncate(self._file, whole)  # the machine stopped in the midst of the last line
         for number, line in enumerate(text[:whole].splitlines(), start=1):
             try:
-                yield Record.loads(line.decode())
+                yield RunRecord.loads(line.decode())
             except (ValueError, TypeError, KeyError, RecursionError) as error:
                 raise ConfigError(f"{self.folder / RUNS}, line {number} is not a record of a run: {error}.") from None
 

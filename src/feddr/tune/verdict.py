@@ -4,9 +4,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from feddr.tune.jobs import Record
+from feddr.tune.jobs import RunRecord
 from feddr.tune.plan import Search
-from feddr.tune.ranking import Standing, best, words
+from feddr.tune.ranking import RankedSetting, best, words
 from feddr.tune.store import Store
 
 DIVERGED, REFUSED, INTERRUPTED = 1, 2, 130
@@ -20,7 +20,7 @@ class Verdict(NamedTuple):
     code: int
 
 
-def verdict(search: Search, store: Store, ranking: Mapping[str, Sequence[Standing]], again: str) -> Verdict:
+def verdict(search: Search, store: Store, ranking: Mapping[str, Sequence[RankedSetting]], again: str) -> Verdict:
     """Judge a search; it has not failed because some of its runs have.
 
     Parameters
@@ -46,13 +46,13 @@ def verdict(search: Search, store: Store, ranking: Mapping[str, Sequence[Standin
     )
 
 
-def counts(records: Iterable[Record]) -> str:
+def counts(records: Iterable[RunRecord]) -> str:
     """Return how runs ended that came to nothing, as in "3 diverged, 1 refused"."""
     found = Counter(record.status for record in records if record.value is None)
     return ", ".join(f"{count} {status}" for status, count in found.items())
 
 
-def _trouble(label: str, standings: Sequence[Standing]) -> list[str]:
+def _trouble(label: str, standings: Sequence[RankedSetting]) -> list[str]:
     records = [record for one in sorted(standings, key=lambda one: one.number) for record in one.records]
     bad = [record for record in records if record.value is None]
     if not bad:

@@ -14,10 +14,10 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
-from feddr.tune.jobs import BETTER, Record
+from feddr.tune.jobs import BETTER, RunRecord
 from feddr.tune.output import goal
 from feddr.tune.plan import Search
-from feddr.tune.ranking import Standing, best, rank, words
+from feddr.tune.ranking import RankedSetting, best, rank, words
 from feddr.tune.store import Store
 
 STOPPING = "finishing the runs under way, Ctrl-C again to stop at once"
@@ -62,7 +62,7 @@ def budget(search: Search) -> str:
     )
 
 
-def table(search: Search, ranking: Mapping[str, Sequence[Standing]], top: int = TOP) -> Table:
+def table(search: Search, ranking: Mapping[str, Sequence[RankedSetting]], top: int = TOP) -> Table:
     """Return the best settings of each algorithm, with what one run took; the best of all algorithms in bold."""
     winners = [one.mean for one in best(ranking).values() if one.mean is not None]
     pick = min if BETTER[search.metric] == "min" else max
@@ -83,25 +83,25 @@ def table(search: Search, ranking: Mapping[str, Sequence[Standing]], top: int = 
     return result
 
 
-class View(Protocol):
+class SearchView(Protocol):
     """Shows how a search gets on."""
 
     def __enter__(self) -> Self: ...
     def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None: ...
 
-    def update(self, record: Record) -> None:
+    def update(self, record: RunRecord) -> None:
         """Show that a run has ended."""
 
     def stopping(self) -> None:
         """Show that no more runs are begun; this is called by a signal handler, in the midst of anything."""
 
 
-def view(search: Search, store: Store, console: Console) -> View:
+def view(search: Search, store: Store, console: Console) -> SearchView:
     """Return bars for a terminal, and now and then a line for a file or a pipe."""
-    return Bars(search, store, console) if console.is_terminal else Lines(search, store, console)
+    return SearchBars(search, store, console) if console.is_terminal else SearchLines(search, store, console)
 
 
-class Pace:
+class SearchPace:
     """When runs ended, and how long the others will take.
 
     The newest runs count: the first of each process waits for imports and for the compiler.
@@ -123,12 +123,12 @@ class Pace:
         return str(timedelta(seconds=round(seconds)))
 
 
-class Lines:
+class SearchLines:
     """A line every tenth of the runs, or so."""
 
     def __init__(self, search: Search, store: Store, console: Console) -> None:
         self.search, self.store, self.console = search, store, console
-        self.pace, self.due = Pace(), 0
+        self.pace, self.due = SearchPace(), 0
 
     def __enter__(self) -> Self:
         return self
@@ -136,7 +136,7 @@ class Lines:
     def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
         """Nothing is open."""
 
-    def update(self, record: Record) -> None:
+    def update(self, record: RunRecord) -> None:
         """Print a line, if it is time."""
         done, size = _done(self.search, self.store), self.search.size
         left = self.pace.left(size - done)
@@ -152,7 +152,7 @@ class Lines:
         os.write(2, f"{STOPPING}\n".encode())
 
 
-class Bars:
+class SearchBars:
     """A bar for each algorithm with its best setting so far, and one for the whole with the time that is left."""
 
     def __init__(self, search: Search, store: Store, console: Console) -> None:
@@ -167,7 +167,7 @@ class Bars:
             console=console,
             refresh_per_second=4,
         )
-        self.pace = Pace()
+        self.pace = SearchPace()
         blank: dict[str, Any] = {"words": "", "left": ""}
         self.total = self.progress.add_task("runs", total=search.size, **blank)
         self.tasks = {
@@ -184,7 +184,7 @@ class Bars:
         """Leave the bars as they are."""
         self.progress.stop()
 
-    def update(self, record: Record) -> None:  # noqa: ARG002  the store has it
+    def update(self, record: RunRecord) -> None:  # noqa: ARG002  the store has it
         """Move the bars."""
         runs = self.search.size - _done(self.search, self.store)
         self._show(f"eta {self.pace.left(runs)}")
@@ -229,17 +229,17 @@ def _values(spec: Any) -> str:
     return "{" + ", ".join(shown if len(shown) <= 6 else [*shown[:3], f"... {len(shown)} values ...", shown[-1]]) + "}"
 
 
-def _told(search: Search, record: Record) -> str:
+def _told(search: Search, record: RunRecord) -> str:
     if record.value is not None:
         return f"{search.metric} {_number(record.value)}"
     return f"{record.status}{'' if record.round is None else f' in round {record.round}'}"
 
 
-def _trouble(standings: Sequence[Standing]) -> str:
+def _trouble(standings: Sequence[RankedSetting]) -> str:
     return "; ".join(f"{one.words}: {one.trouble}" for one in standings[:TOP] if one.trouble) or "no run has ended"
 
 
-def _spent(one: Standing) -> list[str]:
+def _spent(one: RankedSetting) -> list[str]:
     sent = (one.average("bytes_up") + one.average("bytes_down")) / 1e6
     return [
         f"{one.average('local_steps'):,.0f}",

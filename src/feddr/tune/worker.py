@@ -26,10 +26,10 @@ def main(answer: Callable[[str], str]) -> None:
 
 def answer(line: str) -> str:
     """Run a job, from a line to a line."""
-    from feddr.tune.jobs import Job, execute
+    from feddr.tune.jobs import RunSpec, execute
 
     with contextlib.redirect_stderr(io.StringIO()):  # such as the reasons for recommended step sizes
-        return execute(Job.loads(line)).dumps()
+        return execute(RunSpec.loads(line)).dumps()
 
 
 def _listen(lines: "queue.SimpleQueue[str]") -> None:

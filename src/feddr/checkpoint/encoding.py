@@ -1,0 +1,127 @@
+"""The state of a run as named arrays, and back, bit for bit: what checkpoints are made of."""
+
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
+from typing import Any, Protocol
+
+import jax
+import numpy as np
+from numpy.typing import NDArray
+
+from feddr.engines.clock.events import Event
+from feddr.history import COLUMNS, COUNTERS, History, Row
+from feddr.tree import Tree
+
+Arrays = dict[str, NDArray[Any]]
+
+SEGMENT = 32 * 2**20
+"""Bytes of client states that are packed at a time, about."""
+
+KINDS = ("receiving", "computing", "sending", "lost", "idle", "offline", "server")
+
+
+class Stateful(Protocol):
+    """A part of a run that can be taken up again."""
+
+    def state_dict(self) -> Arrays:
+        """Return everything that the rest of the run depends on."""
+
+    def load_state_dict(self, arrays: Arrays) -> None:
+        """Become what ``state_dict`` was called on, in a run that has just been made with the same settings."""
+
+
+def flatten(name: str, a: Tree) -> Arrays:
+    """Return the leaves of a tree as ``name.0``, ``name.1``, ..."""
+    return {f"{name}.{j}": np.asarray(leaf) for j, leaf in enumerate(jax.tree.leaves(a))}
+
+
+def unflatten(name: str, template: Tree, arrays: Arrays) -> Tree:
+    """Return the tree that ``flatten`` took apart; the template has its structure."""
+    leaves, structure = jax.tree.flatten(template)
+    return jax.tree.unflatten(structure, [_like(leaf, arrays[f"{name}.{j}"]) for j, leaf in enumerate(leaves)])
+
+
+def add_prefix(name: str, arrays: Arrays) -> Arrays:
+    """Return the arrays with their names under another one."""
+    return {f"{name}/{key}": array for key, array in arrays.items()}
+
+
+def strip_prefix(name: str, arrays: Arrays) -> Arrays:
+    """Return the arrays whose names are under another one, without it."""
+    return {key.removeprefix(f"{name}/"): array for key, array in arrays.items() if key.startswith(f"{name}/")}
+
+
+def history(rows: History) -> Arrays:
+    """Return the columns of a history."""
+    kinds = {name: np.int64 if name in COUNTERS else np.float64 for name in COLUMNS}
+    return {name: np.array(rows.column(name), kind) for name, kind in kinds.items()}
+
+
+def rows(arrays: Arrays) -> list[Row]:
+    """Return the rows whose columns ``history`` returned."""
+    columns = [arrays[name].tolist() for name in COLUMNS]
+    return [Row(*values) for values in zip(*columns, strict=True)]
+
+
+def timeline(events: Sequence[Event]) -> Arrays:
+    """Return events as two tables."""
+    code = {kind: j for j, kind in enumerate(KINDS)}
+    whole = [(event.client, code[event.kind], event.read, event.arrived) for event in events]
+    times = [(event.start, event.end) for event in events]
+    return {"whole": np.array(whole, np.int64).reshape(-1, 4), "times": np.array(times, np.float64).reshape(-1, 2)}
+
+
+def events(arrays: Arrays) -> list[Event]:
+    """Return the events that ``timeline`` was given."""
+    return [
+        Event(client, KINDS[kind], start, end, read, arrived)
+        for (client, kind, read, arrived), (start, end) in zip(
+            arrays["whole"].tolist(), arrays["times"].tolist(), strict=True
+        )
+    ]
+
+
+def pairs(mapping: Mapping[int, Any], dtype: Any) -> Arrays:
+    """Return a mapping from clients to numbers as two arrays."""
+    return {"keys": np.array(list(mapping), np.int64), "values": np.array(list(mapping.values()), dtype)}
+
+
+def mapping(arrays: Arrays) -> dict[int, Any]:
+    """Return the mapping that ``pairs`` was given, in its order."""
+    return dict(zip(arrays["keys"].tolist(), arrays["values"].tolist(), strict=True))
+
+
+def segments(clients: Mapping[int, Any]) -> Iterator[Arrays]:
+    """Yield the states of clients, those of some at a time, so that they need not be in memory twice."""
+    ids: list[int] = []
+    states: list[list[NDArray[Any]]] = []
+    size = 0
+    for i, state in clients.items():
+        ids.append(i)
+        states.append([np.asarray(leaf) for leaf in jax.tree.leaves(state)])
+        size += sum(leaf.nbytes for leaf in states[-1])
+        if size >= SEGMENT:
+            yield _stack(ids, states)
+            ids, states, size = [], [], 0
+    if ids:
+        yield _stack(ids, states)
+
+
+def fill(clients: MutableMapping[int, Any], template: Any, stored: Iterable[Arrays]) -> None:
+    """Put the states that ``segments`` yielded into a store, in their order."""
+    leaves, structure = jax.tree.flatten(template)
+    for segment in stored:
+        for row, i in enumerate(segment["clients"].tolist()):
+            found = [_like(leaf, segment[f"leaf.{j}"][row]) for j, leaf in enumerate(leaves)]
+            clients[i] = jax.tree.unflatten(structure, found)
+
+
+def _stack(ids: list[int], states: list[list[NDArray[Any]]]) -> Arrays:
+    columns = {f"leaf.{j}": np.stack(column) for j, column in enumerate(zip(*states, strict=True))}
+    return {"clients": np.array(ids, np.int64), **columns}
+
+
+def _like(leaf: Any, array: Any) -> Any:
+    """Return an array of its own; a plain number where the template has one, since the two combine differently."""
+    if np.shape(array) != np.shape(leaf):
+        raise ValueError(f"The state needs an array of shape {np.shape(leaf)}, got {np.shape(array)}.")
+    return array.item() if type(leaf) in (int, float) else np.array(array)

@@ -1,0 +1,182 @@
+"""When a run is saved, and how it is taken up again."""
+
+import contextlib
+import re
+import time
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from feddr.checkpoint import CheckpointError, Checkpoints, CheckpointWarning, encoding, identity
+from feddr.checkpoint.encoding import Stateful
+from feddr.engines.shared.errors import DivergedError
+from feddr.storage.files import Lock
+
+if TYPE_CHECKING:
+    from feddr.engines.shared.run import Run
+
+EVERY = "60s"
+"""How often a run is saved unless it says otherwise."""
+
+SHARE = 0.05
+"""The part of the time that saving may take, where it is asked for in seconds."""
+
+_SECONDS = re.compile(r"(\d+(?:\.\d*)?|\.\d+) ?s")
+
+
+class CheckpointManager:
+    """Saves a run in a folder of its own, which it holds until the run ends; does nothing where there is none.
+
+    Parameters
+    ----------
+    folder
+        Where the checkpoints lie; None for none.
+    every
+        Rounds between two of them, or seconds as in ``"60s"``, or more where saving would take too large a share.
+    resume
+        Whether to go on from the newest checkpoint, if there is one.
+    run, parts
+        What is saved.
+    same
+        The settings that a run must share with its checkpoints, beside those that every engine has.
+    """
+
+    def __init__(
+        self,
+        folder: str | Path | None,
+        every: int | str,
+        resume: bool,
+        run: "Run",
+        parts: Mapping[str, Stateful],
+        same: Mapping[str, Any],
+    ) -> None:
+        self.rounds, self.seconds = interval(every)
+        self.checkpoints = None if folder is None else Checkpoints(Path(folder))
+        if resume and folder is None:
+            raise ValueError("resume=True needs the folder to go on from, got checkpoint=None; name it.")
+        self.resume, self.run, self.parts = resume, run, {"run": run, **parts}
+        self.settings = {} if folder is None else _settings(run, same)
+        self.newest: int | None = None
+        self.tried = 0
+        self.time, self.cost = time.monotonic(), 0.0
+        self.failing = False
+
+    def __enter__(self) -> Self:
+        if self.checkpoints is None:
+            return self
+        folder = self.checkpoints.folder
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            self._lock = Lock(folder)
+        except OSError as error:
+            raise CheckpointError(f"{folder}: no checkpoint can be written there, {error.strerror}.") from None
+        if self.checkpoints.numbers() and not self.resume:
+            self._lock.release()
+            raise CheckpointError(
+                f"{folder} holds the checkpoints of a run; resume=True goes on with it, or take another folder."
+            )
+        self.checkpoints.sweep()
+        return self
+
+    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        """Save what is still good of a run that diverged, and let others have the folder."""
+        if isinstance(error, DivergedError):
+            error.history = self.run.history
+            if self.checkpoints is not None and error.good is not None and error.good >= 0:
+                self._save(error.good)
+            if self.newest is not None:
+                error.args = (f"{error} The state after round {self.newest} is in {self._place}.",)
+        if self.checkpoints is not None:
+            self._lock.release()
+            with contextlib.suppress(OSError):  # only an empty one goes
+                self.checkpoints.folder.rmdir()
+
+    def begin(self, rounds: int) -> int | None:
+        """Take up the newest checkpoint, and return its round; None where the run is to begin at the beginning."""
+        if self.checkpoints is None or not self.resume:
+            return None
+        saved = self.checkpoints.newest(self.settings)
+        if saved is None:
+            return None
+        if saved.round > rounds:
+            raise CheckpointError(
+                f"The checkpoint in {self._place} is that of round {saved.round}, got {rounds} rounds; ask for more."
+            )
+        try:
+            self.run.load_clients(saved.clients())
+            arrays = saved.state()
+            for name, part in self.parts.items():
+                part.load_state_dict(encoding.strip_prefix(name, arrays))
+        except CheckpointError:
+            raise
+        except (KeyError, IndexError, TypeError, ValueError):
+            # Whole by its checksums, and yet not what feddr writes: somebody made it by hand.
+            raise CheckpointError(f"The checkpoint in {self._place} does not hold the state of this run.") from None
+        self.newest = self.tried = saved.round
+        self.time = time.monotonic()
+        return saved.round
+
+    def after(self, k: int, last: bool) -> None:
+        """Save the state after round k if it is time, or the last round."""
+        if self.checkpoints is not None and (last or self._due(k)):
+            self._save(k)
+
+    def _due(self, k: int) -> bool:
+        if self.rounds is not None:
+            return k - self.tried >= self.rounds
+        return time.monotonic() - self.time >= max(self.seconds, self.cost / SHARE)
+
+    def _save(self, k: int) -> None:
+        """Save, unless that has been done; a disk that refuses does not end a run."""
+        assert self.checkpoints is not None
+        if k == self.newest:
+            return
+        self.tried, begin = k, time.monotonic()
+        arrays: encoding.Arrays = {}
+        for name, part in self.parts.items():
+            arrays |= encoding.add_prefix(name, part.state_dict())
+        try:
+            self.checkpoints.save(k, self.settings, arrays, encoding.segments(self.run.state.clients))
+        except OSError as error:
+            if not self.failing:
+                newest = "there is none yet" if self.newest is None else f"the newest is that of round {self.newest}"
+                warnings.warn(
+                    f"No checkpoint could be written after round {k} in {self._place}: {error.strerror}. The run goes "
+                    f"on, and {newest}.",
+                    CheckpointWarning,
+                    stacklevel=4,
+                )
+            self.failing = True
+        else:
+            self.newest, self.failing = k, False
+        self.time = time.monotonic()
+        self.cost = self.time - begin
+
+    @property
+    def _place(self) -> Path | None:
+        return None if self.checkpoints is None else self.checkpoints.folder
+
+
+def _settings(run: "Run", same: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "problem": identity.fingerprint(run.problem),
+        "g": identity.words(run.problem.regulariser),
+        "algorithm": identity.words(run.algorithm),
+        "local": identity.words(run.local),
+        "seed": run.seed,
+        "precision": str(run.dtype),
+        "personal": run.personal,
+        **{name: identity.words(value) for name, value in same.items()},
+    }
+
+
+def interval(every: int | str) -> tuple[int | None, float]:
+    """Return the rounds, or None and the seconds, between two checkpoints."""
+    seconds = _SECONDS.fullmatch(every) if isinstance(every, str) else None
+    if seconds is not None:
+        return None, float(seconds[1])
+    if isinstance(every, bool) or not isinstance(every, int) or every < 1:
+        raise ValueError(f'checkpoint_every must be a number of rounds, or seconds as in "60s", got {every!r}.')
+    return every, 0.0

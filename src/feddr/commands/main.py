@@ -1,0 +1,76 @@
+"""The command line: the commands, and how what they refuse is reported."""
+
+import sys
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+import feddr
+from feddr.commands.data import data
+from feddr.commands.deploy import app as deploy
+from feddr.commands.report import report
+from feddr.commands.reproduce import reproduce
+from feddr.commands.run import compare, run
+from feddr.commands.theory import theory
+from feddr.commands.tune import tune
+from feddr.validation.messages import one_line, reason
+
+REFUSED = 2
+"""Exit code."""
+
+UsageError: Any = typer.BadParameter.__base__
+"""Wrong words on the command line: click's class where typer is built on click, and typer's own from 0.26 on."""
+
+
+class Commands(TyperGroup):
+    """The commands, and one line for what they refuse; a mistake of the program keeps its traceback."""
+
+    def main(self, *words: Any, **options: Any) -> Any:
+        """Run the command that the words name, and end the program unless ``standalone_mode`` is False."""
+        if not options.get("standalone_mode", True):
+            return super().main(*words, **options)
+        try:
+            code = super().main(*words, **{**options, "standalone_mode": False})
+        except UsageError as error:
+            context, message = getattr(error, "ctx", None), error.format_message()
+            remedy = "" if context is None else f" See {context.command_path} --help."
+            if message:  # there is none where no words were given, and the help has been printed
+                typer.echo(f"feddr: {one_line(message + remedy)}", err=True)
+            sys.exit(error.exit_code)
+        except (ValueError, OSError, MemoryError) as error:
+            typer.echo(f"feddr: {one_line(reason(error))}", err=True)
+            sys.exit(REFUSED)
+        sys.exit(code if isinstance(code, int) else 0)
+
+
+app = typer.Typer(cls=Commands, add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"feddr {feddr.__version__}")
+        raise typer.Exit
+
+
+Version = Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")]
+
+
+@app.callback()
+def options(version: Version = False) -> None:
+    """Federated composite optimisation: FedDR beside the methods it is compared with."""
+
+
+def main() -> None:
+    """Run the program."""
+    app(prog_name="feddr")
+
+
+app.command()(run)
+app.command()(compare)
+app.command()(theory)
+app.command()(data)
+app.command()(tune)
+app.command()(reproduce)
+app.command()(report)
+app.add_typer(deploy, name="deploy")

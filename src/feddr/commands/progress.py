@@ -1,0 +1,233 @@
+"""What a person sees: progress while methods run, and a table when they have ended."""
+
+import math
+import os
+import time
+from collections.abc import Callable, Iterable, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table
+from rich.text import Text
+
+from feddr.history import Row
+from feddr.runs.folder import Outcome
+
+if TYPE_CHECKING:
+    from feddr.engines.shared.state import Progress as Report
+
+STOPPING = "finishing this round, Ctrl-C again to stop at once"
+
+
+class ExperimentView(Protocol):
+    """Shows how the methods of an experiment get on, one after the other."""
+
+    def __enter__(self) -> Self: ...
+    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None: ...
+
+    def begin(self, label: str) -> None:
+        """Show that a method starts."""
+
+    def update(self, report: "Report") -> None:
+        """Show that it has completed a round."""
+
+    def stopping(self) -> None:
+        """Show that it was asked to stop; this is called by a signal handler, in the midst of anything."""
+
+    def end(self, status: str) -> None:
+        """Show how it has ended."""
+
+
+def view(labels: Sequence[str], rounds: int, console: Console) -> ExperimentView:
+    """Return bars for a terminal, and plain lines for a file or a pipe."""
+    return MethodBars(labels, rounds, console) if console.is_terminal else MethodLines(console)
+
+
+class MethodLines:
+    """A line every tenth of the rounds, or so: rounds that were evaluated are preferred."""
+
+    def __init__(self, console: Console) -> None:
+        self.console, self.pace, self.due = console, RoundPace(""), 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        """Nothing is open."""
+
+    def begin(self, label: str) -> None:
+        """Remember who runs."""
+        self.pace, self.due = RoundPace(label), 0
+
+    def update(self, report: "Report") -> None:
+        """Print a line, if it is time."""
+        words, tenth = self.pace.words(report), max(1, report.rounds // 10)
+        overdue = report.round >= self.due + tenth or report.round == report.rounds
+        if overdue or (report.round >= self.due and report.row is not None):
+            self._print(f"{self.pace.label}: round {', '.join(words.values())}, {self.pace.seconds:.0f} s")
+            self.due = report.round + tenth
+
+    def stopping(self) -> None:
+        """Say so past the streams, which the signal may have interrupted."""
+        os.write(2, f"{STOPPING}\n".encode())
+
+    def end(self, status: str) -> None:
+        """Print how it ended, if not well."""
+        if status != "finished":
+            self._print(f"{self.pace.label}: {status}")
+
+    def _print(self, line: str) -> None:
+        self.console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+class MethodBars:
+    """A bar for each method, redrawn in place."""
+
+    def __init__(self, labels: Sequence[str], rounds: int, console: Console) -> None:
+        columns = [TextColumn(f"{{task.fields[{name}]}}", justify="right") for name in RoundPace.WORDS]
+        self.progress = Progress(
+            TextColumn("{task.description}", markup=False),
+            BarColumn(8),
+            *columns,
+            TimeElapsedColumn(),
+            TextColumn("eta"),
+            TimeRemainingColumn(),
+            console=console,
+            refresh_per_second=4,
+        )
+        self.pace = RoundPace(labels[0])
+        blank: dict[str, Any] = dict.fromkeys(RoundPace.WORDS, "")
+        self.tasks = {label: self.progress.add_task(label, total=rounds, start=False, **blank) for label in labels}
+
+    def __enter__(self) -> Self:
+        self.progress.start()
+        return self
+
+    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        """Leave the bars as they are."""
+        self.progress.stop()
+
+    def begin(self, label: str) -> None:
+        """Start the clock of a bar."""
+        self.pace = RoundPace(label)
+        self.progress.start_task(self.tasks[label])
+
+    def update(self, report: "Report") -> None:
+        """Move the bar."""
+        words: dict[str, Any] = self.pace.words(report)
+        self.progress.update(self.tasks[self.pace.label], completed=report.round, total=report.rounds, **words)
+
+    def stopping(self) -> None:
+        """Say so beside the bar, when it is redrawn next."""
+        self.progress.update(self.tasks[self.pace.label], description=f"{self.pace.label}: {STOPPING}")
+
+    def end(self, status: str) -> None:
+        """Stop the clock of the bar, and say how it ended, if not well."""
+        task = self.tasks[self.pace.label]
+        words: dict[str, Any] = (
+            {} if status == "finished" else {"objective": "", "accuracy": status.split()[0], "speed": ""}
+        )
+        self.progress.update(task, description=self.pace.label, **words)
+        self.progress.stop_task(task)
+
+
+class RoundPace:
+    """The words for a round: how far, how good, how fast."""
+
+    WORDS = ("round", "objective", "accuracy", "speed")
+
+    def __init__(self, label: str) -> None:
+        self.label, self.began, self.row = label, time.perf_counter(), Row(round=0)
+        self.before: int | None = None
+
+    @property
+    def seconds(self) -> float:
+        """Since the start."""
+        return time.perf_counter() - self.began
+
+    def words(self, report: "Report") -> dict[str, str]:
+        """Return the words; the metrics are those of the newest row."""
+        self.row = report.row or self.row
+        if self.before is None:  # what a run that goes on has done before is not this program's speed
+            self.before = report.state.local_steps if report.round > 1 else 0
+        skipped = f" ({report.state.skipped} skipped)" if report.state.skipped else ""
+        return {
+            "round": f"{report.round}/{report.rounds}{skipped}",
+            "objective": f"F {_number(self.row.F)}",
+            "accuracy": f"train {_percent(self.row.train_accuracy)}",
+            "speed": f"{(report.state.local_steps - self.before) / self.seconds:,.0f} steps/s",
+        }
+
+
+def _number(value: float) -> str:
+    return "-" if math.isnan(value) else f"{value:.4g}"
+
+
+def _whole(value: float) -> str:
+    return "-" if math.isnan(value) else f"{value:,.0f}"
+
+
+def _percent(value: float) -> str:
+    return "-" if math.isnan(value) else f"{100 * value:.1f} %"
+
+
+def _short(value: float) -> str:
+    return "-" if math.isnan(value) else f"{value:.1e}"
+
+
+def _tenths(value: float) -> str:
+    return "-" if math.isnan(value) else f"{value:,.1f}"
+
+
+class TableColumn(NamedTuple):
+    """A column of the table, and which end of it is best: the least or the largest value, or none."""
+
+    title: str
+    value: Callable[[Row], float]
+    text: Callable[[float], str]
+    best: Callable[[Iterable[float]], float] | None = min
+
+
+COLUMNS = (
+    TableColumn("\nrounds", lambda row: row.round, _whole, None),
+    TableColumn("\nF", lambda row: row.F, _number),
+    TableColumn("train\nloss", lambda row: row.train_loss, _number),
+    TableColumn("train\nacc.", lambda row: row.train_accuracy, _percent, max),
+    TableColumn("test\nacc.", lambda row: row.test_accuracy, _percent, max),
+    TableColumn("grad.\nmap.", lambda row: row.gradient_mapping, _short),
+    TableColumn("\nzeros", lambda row: row.sparsity, _percent, max),
+    TableColumn("MB\nsent", lambda row: (row.bytes_up + row.bytes_down) / 1e6, _tenths),
+    TableColumn("local\nsteps", lambda row: row.local_steps, _whole),
+    TableColumn("\nsec.", lambda row: row.wall_time, _tenths),
+)
+TIME = TableColumn("virtual\ntime", lambda row: row.time, _tenths)
+"""Only where there is a clock."""
+
+
+def table(outcomes: Sequence[Outcome]) -> Table:
+    """Return the last rows as a table, the best of each column in bold; a method that diverged has no numbers."""
+    rows = [None if outcome.diverged else outcome.history.last for outcome in outcomes]
+    timed = any(row is not None and not math.isnan(row.time) for row in rows)
+    columns = (*COLUMNS, TIME) if timed else COLUMNS
+    values = [[math.nan if row is None else column.value(row) for row in rows] for column in columns]
+    best = [_best(column, numbers) for column, numbers in zip(columns, values, strict=True)]
+    result = Table(box=None, padding=(0, 1, 0, 0), header_style="dim")
+    result.add_column("\nalgorithm", min_width=max(len(outcome.label) for outcome in outcomes), overflow="fold")
+    for column in columns:
+        result.add_column(column.title, justify="right", no_wrap=True)
+    for i, outcome in enumerate(outcomes):
+        title = outcome.label if outcome.status == "finished" else f"{outcome.label}\n{outcome.status}"
+        cells = [
+            Text(column.text(numbers[i]), "bold" if numbers[i] == top else "")
+            for column, numbers, top in zip(columns, values, best, strict=True)
+        ]
+        result.add_row(Text(title), *cells)
+    return result
+
+
+def _best(column: TableColumn, values: Sequence[float]) -> float:
+    """Return the best value; NaN, which equals nothing, where none is better than another."""
+    known = {value for value in values if not math.isnan(value)}
+    return column.best(known) if column.best is not None and len(known) > 1 else math.nan

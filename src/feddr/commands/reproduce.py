@@ -1,0 +1,135 @@
+"""The command ``feddr reproduce``: the paper's experiments again, with every method measured at the same point."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+
+from feddr.storage import untrusted
+from feddr.validation.messages import one_line
+
+if TYPE_CHECKING:
+    from feddr.reproduce.plan import Plan
+    from feddr.tune import Executor, RunRecord
+
+OUT = Path("runs/reproduce")
+INTERRUPTED, FAILED = 130, 1
+
+
+def reproduce(
+    figures: Annotated[list[str] | None, typer.Argument(metavar="[FIGURE]...", help="Which; all by default.")] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Everything small: few rounds, clients, points; one seed.")
+    ] = False,
+    seeds: Annotated[str | None, typer.Option(metavar="4,35,21", help="Each run with each of them.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Where runs and figures are, to go on with; runs/reproduce.")
+    ] = None,
+    data_dir: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Holds mnist/ and femnist/, if you have them; nothing is fetched."),
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option(metavar="N", min=0, help="Runs at a time, one a core by default; 0: in this process.")
+    ] = None,
+    show: Annotated[bool, typer.Option("--list", help="Say what there is and what is left to do, and end.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Print nothing but errors.")] = False,
+) -> None:
+    """Reproduce the figures of the paper, at the global model and personalised; runs that are there are kept."""
+    from feddr.reproduce import FIGURES, Plan, Runs, experiments_folder, rows
+
+    wanted = list(dict.fromkeys(figures or FIGURES))
+    for name in wanted:
+        if name not in FIGURES:
+            raise ValueError(f"There is no figure {name}; there are {', '.join(FIGURES)}.")
+    if data_dir is not None and not data_dir.is_dir():
+        raise ValueError(f"--data-dir must be a folder, {data_dir} is not.")
+    chosen = _seeds(seeds) if seeds is not None else None
+    folder = out or (OUT.with_name("reproduce-quick") if quick else OUT)
+    place = experiments_folder()
+    made = {name: rows(figure, place, data_dir, quick, chosen) for name, figure in FIGURES.items()}
+    everything = Plan(made, Runs(folder / "runs"))
+    plan = Plan({name: made[name] for name in wanted}, everything.runs)
+    if show:
+        _list(plan)
+        return
+    raise typer.Exit(_execute(plan, everything, folder, workers, quiet))
+
+
+def _list(plan: "Plan") -> None:
+    from feddr.reproduce import FIGURES
+    from feddr.reproduce.plan import Plan, in_words
+
+    for name, made in plan.rows.items():
+        part = Plan({name: made}, plan.runs)
+        left, size = len(part.missing()), len(part.all_runs())
+        typer.echo(
+            f"{name}: {FIGURES[name].title}; {size} runs, {left} to make, {in_words(part.estimate(1))} of a core"
+        )
+        for row in made:
+            typer.echo(f"  {row.title}: {', '.join(row.lines)}")
+
+
+def _execute(plan: "Plan", everything: "Plan", folder: Path, workers: int | None, quiet: bool) -> int:
+    from feddr.commands.interrupts import Interrupts
+    from feddr.reproduce import FIGURES, make, output, standings
+    from feddr.reproduce.view import announce, view
+
+    executor, count = _executor(workers)
+    console = Console(stderr=True, quiet=quiet)
+    left = len(plan.missing())
+    _prepare([folder / "runs", *(folder / name for name in plan.rows)])
+    console.print(announce(plan, left, count), markup=False, highlight=False, soft_wrap=True)
+    shown = view(left, console)
+    trouble: list[RunRecord] = []
+    with shown, Interrupts(shown.stopping, lambda: None) as interrupts:
+        if left:
+            trouble = make(plan, executor, shown.update, lambda: interrupts.asked)
+    say: Callable[[str], None] = typer.echo if not quiet else lambda _: None
+    for name, made in plan.rows.items():
+        text = output.save(folder / name, FIGURES[name], made, plan)
+        say(f"{text}\nSaved in {folder / name}.\n")
+    # The summary is of all figures that have runs, also of those that were not asked for now.
+    ranked = [one for name, made in everything.rows.items() for one in standings.standings(FIGURES[name], made, plan)]
+    say(f"{standings.save(folder, ranked)}\nSaved in {folder / 'summary.md'}.")
+    for record in trouble:
+        said = f"{record.algorithm}, seed {record.seed}, {record.status}: {record.brief}"
+        typer.echo(f"feddr: {one_line(said)}", err=True)
+    if interrupts.asked and plan.missing():
+        typer.echo(f"feddr: interrupted; {len(plan.missing())} runs are left, the same command goes on.", err=True)
+        return INTERRUPTED
+    return FAILED if trouble else 0
+
+
+def _prepare(folders: Sequence[Path]) -> None:
+    """Refuse folders that cannot be written before the first run, not after the last."""
+    for folder in folders:
+        untrusted.check_links(folder)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ValueError(f"{folder}: cannot be written, {error.strerror}.") from None
+
+
+def _executor(workers: int | None) -> "tuple[Executor, int]":
+    from feddr.reproduce import serial
+    from feddr.reproduce.worker import COMMAND
+    from feddr.storage.limits import cores
+    from feddr.tune import Processes
+
+    if workers == 0:
+        return serial, 1
+    count = workers or cores()
+    return Processes(count, COMMAND), count
+
+
+def _seeds(given: str) -> tuple[int, ...]:
+    try:
+        found = tuple(dict.fromkeys(int(seed) for seed in given.split(",")))
+        if min(found) < 0:
+            raise ValueError
+    except ValueError:
+        raise ValueError(f"--seeds must be whole numbers from 0 with commas, such as 4,35,21, got {given}.") from None
+    return found

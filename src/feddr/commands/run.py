@@ -1,0 +1,292 @@
+"""``feddr run`` for one algorithm, ``feddr compare`` for several on one problem; anew, or on from a checkpoint."""
+
+import shlex
+import signal
+import sys
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import typer
+from rich.console import Console
+
+from feddr import config as configs
+from feddr.commands import progress
+from feddr.commands.interrupts import INTERRUPTED, Interrupts
+from feddr.config import Config, ConfigError, RunArguments
+from feddr.runs.folder import CONFIG, Folder, Outcome
+from feddr.runs.trackers import TrackerTargets, TrackerWarning
+from feddr.validation.messages import one_line
+
+if TYPE_CHECKING:
+    from feddr.engines.shared.state import Progress
+    from feddr.problem import Problem
+
+FAILED = 1
+"""Exit code where every algorithm diverged, one is refused after others have run, or results cannot be written."""
+
+PLAIN_WIDTH = 120
+"""Columns of a table in a file or a pipe, which has no width of its own."""
+
+File = Annotated[Path | None, typer.Argument(metavar="CONFIG")]
+Sets = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Override a setting, as in rounds=5 or algorithm.eta=10."),
+]
+Out = Annotated[
+    Path | None, typer.Option(metavar="DIR", help="A new or empty folder for the results, instead of runs/<name>.")
+]
+Threads = Annotated[
+    int | None, typer.Option(metavar="N", min=1, help="Clients computed at a time, instead of one for each core.")
+]
+Quiet = Annotated[bool, typer.Option("--quiet", help="Print nothing but errors.")]
+Resume = Annotated[
+    Path | None, typer.Option(metavar="DIR", help="Go on with the run in this folder, instead of CONFIG and --out.")
+]
+Every = Annotated[
+    str, typer.Option(metavar="N", help="Rounds between two checkpoints, or seconds as in 60s; never takes much time.")
+]
+Board = Annotated[
+    Path | None, typer.Option(metavar="DIR", help="Write the metrics for TensorBoard, too, into DIR/<name>/<method>.")
+]
+Flow = Annotated[str | None, typer.Option(metavar="URI", help="Log the metrics to MLflow, too, a run for each method.")]
+
+
+def run(
+    config: File = None,
+    sets: Sets = None,
+    out: Out = None,
+    threads: Threads = None,
+    quiet: Quiet = False,
+    resume: Resume = None,
+    checkpoint_every: Every = "60s",
+    tensorboard: Board = None,
+    mlflow: Flow = None,
+) -> None:
+    """Run the one algorithm of CONFIG, an experiment in TOML, or go on with a run that was cut off."""
+    experiment, path = _experiment(config, sets, out, resume)
+    if len(experiment.algorithms) > 1:
+        raise ConfigError(f"run takes one algorithm, {path} has {len(experiment.algorithms)}; use feddr compare.")
+    sinks = TrackerTargets(tensorboard, mlflow).check()
+    how = RunOptions(
+        compare=False, changed=bool(sets), threads=threads, quiet=quiet, every=checkpoint_every, trackers=sinks
+    )
+    raise typer.Exit(_execute(experiment, out, resume, how))
+
+
+def compare(
+    config: File = None,
+    sets: Sets = None,
+    out: Out = None,
+    threads: Threads = None,
+    quiet: Quiet = False,
+    resume: Resume = None,
+    checkpoint_every: Every = "60s",
+    tensorboard: Board = None,
+    mlflow: Flow = None,
+) -> None:
+    """Run all algorithms of CONFIG, an experiment in TOML, on one problem, or go on where that was cut off."""
+    experiment, _ = _experiment(config, sets, out, resume)
+    sinks = TrackerTargets(tensorboard, mlflow).check()
+    how = RunOptions(
+        compare=True, changed=bool(sets), threads=threads, quiet=quiet, every=checkpoint_every, trackers=sinks
+    )
+    raise typer.Exit(_execute(experiment, out, resume, how))
+
+
+class RunOptions(NamedTuple):
+    """How an experiment is run: as a comparison, with settings changed since it was begun, and so on."""
+
+    compare: bool
+    changed: bool
+    threads: int | None
+    quiet: bool
+    every: str
+    trackers: TrackerTargets
+
+    @property
+    def checkpoint_every(self) -> int | str:
+        """Rounds, or seconds as a text."""
+        return int(self.every) if self.every.isdecimal() else self.every
+
+
+def _experiment(
+    config: Path | None, sets: list[str] | None, out: Path | None, resume: Path | None
+) -> tuple[Config, Path]:
+    """Return the experiment, and the file that it comes from."""
+    if resume is None:
+        if config is None:
+            raise ConfigError("CONFIG is missing; give an experiment in TOML, or --resume with the folder of a run.")
+        return configs.load(config, sets or []), config
+    if config is not None or out is not None:
+        raise ConfigError(f"--resume takes everything from {resume}, got {config or out} as well; drop one of them.")
+    if not (resume / CONFIG).is_file():
+        raise ConfigError(f"--resume must be the folder of a run, {resume} has no {CONFIG}.")
+    return configs.load(resume / CONFIG, sets or []), resume / CONFIG
+
+
+def _execute(config: Config, out: Path | None, resume: Path | None, how: RunOptions) -> int:
+    """Run what there is to run in a folder of its own, and return the exit code."""
+    folder = None if resume is None else Folder.reopen(config, resume)
+    try:
+        # Only once everything is known to go together is there a folder to be made.
+        problem, runs = configs.build(config)
+        _check_interval(how)
+        if folder is None:
+            folder = Folder(config, out)
+            folder.start()
+        folder.describe(problem.data)
+        outcomes, interrupted = _run_all(config, problem, runs, folder, how)
+    finally:
+        if folder is not None:
+            folder.close()
+    if not how.quiet:
+        _show(outcomes, folder)
+    for outcome in outcomes:
+        if outcome.reason:
+            _complain(f"{outcome.label} {outcome.status}: {outcome.reason}")
+    if interrupted:
+        _complain(f"interrupted; what there is was saved in {folder.path}. {_again(folder, how)}")
+        return INTERRUPTED
+    return FAILED if all(outcome.diverged for outcome in outcomes) else 0
+
+
+def _check_interval(how: RunOptions) -> None:
+    from feddr.checkpoint.manager import interval
+
+    interval(how.checkpoint_every)
+
+
+def _run_all(
+    config: Config, problem: "Problem", runs: Sequence[RunArguments], folder: Folder, how: RunOptions
+) -> tuple[list[Outcome], bool]:
+    """Run the algorithms one after the other, save each when it has ended, and say whether that was cut short."""
+    view = progress.view([run.label for run in runs], config.rounds, Console(stderr=True, quiet=how.quiet))
+    interrupts = Interrupts(view.stopping, folder.discard_if_empty, (signal.SIGINT, signal.SIGTERM))
+    outcomes: list[Outcome] = []
+    with _keeping(outcomes, folder, how), view, interrupts, _comparing(outcomes, folder, how):
+        for run in runs:
+            before = folder.done.get(run.label)
+            if before is not None and not (how.changed and before.diverged):
+                outcomes.append(before)
+                continue
+            if interrupts.asked:
+                break
+            outcomes.append(_play(config, problem, run, folder, how, view, interrupts))
+            with _writing(folder, how):
+                folder.save(outcomes[-1])
+                if outcomes[-1].status != "interrupted":
+                    folder.finish(outcomes[-1])
+    return outcomes, len(outcomes) < len(runs) or outcomes[-1].status == "interrupted"
+
+
+@contextmanager
+def _keeping(outcomes: list[Outcome], folder: Folder, how: RunOptions) -> Iterator[None]:
+    """Fail where a method is refused after others have been run: their results stay, so nothing was refused as such."""
+    before = set(folder.done)
+    try:
+        yield
+    except ValueError as error:
+        if all(outcome.label in before for outcome in outcomes):
+            raise
+        _complain(f"{error} What was found before is kept in {folder.path}. {_again(folder, how)}")
+        raise typer.Exit(FAILED) from None
+
+
+@contextmanager
+def _comparing(outcomes: list[Outcome], folder: Folder, how: RunOptions) -> Iterator[None]:
+    """Write what compares the algorithms, also where a mistake of the program ends them."""
+    try:
+        yield
+    finally:
+        if outcomes and how.compare:
+            with _writing(folder, how):
+                folder.save_comparison(outcomes)
+
+
+@contextmanager
+def _writing(folder: Folder, how: RunOptions) -> Iterator[None]:
+    """End the program in good order where the disk refuses the results."""
+    try:
+        yield
+    except OSError as error:
+        _complain(f"{folder.path}: the results cannot be written, {error.strerror}. {_again(folder, how)}")
+        raise typer.Exit(FAILED) from None
+
+
+def _again(folder: Folder, how: RunOptions) -> str:
+    return f"Go on with: feddr {'compare' if how.compare else 'run'} --resume {shlex.quote(str(folder.path))}"
+
+
+def _show(outcomes: Sequence[Outcome], folder: Folder) -> None:
+    console = Console() if sys.stdout.isatty() else Console(width=PLAIN_WIDTH)
+    console.print(progress.table(outcomes))
+    for outcome in outcomes:
+        if outcome.result is not None and outcome.result.watch is not None:
+            from feddr.certify import certificate
+
+            typer.echo(f"{outcome.label}: {certificate(outcome.result)}")
+    typer.echo(f"Saved in {folder.path}.")
+
+
+def _play(
+    config: Config,
+    problem: "Problem",
+    run: RunArguments,
+    folder: Folder,
+    how: RunOptions,
+    view: progress.ExperimentView,
+    interrupts: Interrupts,
+) -> Outcome:
+    """Run one algorithm, from its newest checkpoint if it has one."""
+    from feddr.checkpoint import CheckpointWarning
+    from feddr.engines.clock.event_loop import ClockWarning
+    from feddr.engines.shared.errors import AccuracyWarning, DivergedError, DivergenceWarning
+
+    told = (AccuracyWarning, CheckpointWarning, ClockWarning, DivergenceWarning, TrackerWarning)
+
+    def callback(report: "Progress") -> bool:
+        view.update(report)
+        if report.row is not None:
+            live.add(report.row)
+        tell(report)
+        return interrupts.asked
+
+    def warn(message: Warning | str, *where: Any, **more: Any) -> None:
+        if isinstance(message, told):
+            _complain(f"{run.label}: {message}")
+        else:
+            show(message, *where, **more)
+
+    view.begin(run.label)
+    live = folder.live(run.label)
+    try:
+        with warnings.catch_warnings(), how.trackers.opened(config, run) as tell:
+            for kind in told:
+                warnings.simplefilter("always", kind)
+            show, warnings.showwarning = warnings.showwarning, warn
+            result = configs.perform(
+                config,
+                problem,
+                run,
+                threads=how.threads,
+                callback=callback,
+                checkpoint=folder.checkpoint(run.label),
+                checkpoint_every=how.checkpoint_every,
+                resume=True,
+            )
+    except DivergedError as error:
+        outcome = Outcome(run.label, f"diverged in round {error.round}", error.history, reason=str(error))
+    else:
+        done = result.history.last.round
+        cut = "interrupted" if interrupts.asked else f"stalled after {done} updates"
+        whole = done == configs.length(config, run)
+        outcome = Outcome(run.label, "finished" if whole else cut, result.history, result)
+    view.end(outcome.status)
+    return outcome
+
+
+def _complain(message: str) -> None:
+    typer.echo(f"feddr: {one_line(message)}", err=True)

@@ -1,0 +1,171 @@
+"""Parts: the only table from names to classes, and the check of a part's arguments against a signature."""
+
+import difflib
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, get_args, get_origin
+
+from feddr.config import toml
+
+if TYPE_CHECKING:
+    from optax import GradientTransformation
+
+    from feddr.algorithms import FedOpt
+    from feddr.local import Optax
+
+TABLE: Mapping[str, tuple[str, Sequence[str]]] = {
+    "data": (
+        "feddr.datasets",
+        [
+            *("bundled", "csv", "femnist", "heart_disease", "leaf", "libsvm", "mnist", "synthetic", "synthetic_iid"),
+        ],
+    ),
+    "model": ("feddr.models", ["linear", "mlp", "softmax"]),
+    "g": (
+        "feddr.prox",
+        [
+            *("Box", "ElasticNet", "GroupL2", "L1", "L1Ball", "L2", "L2Ball", "LInf", "NonNegative", "Nuclear"),
+            *("Parts", "Scaled", "Simplex", "SquaredL2", "Translated", "Zero"),
+        ],
+    ),
+    "algorithm": (
+        "feddr.algorithms",
+        [
+            *("AsyncFedDR", "FedAdagrad", "FedAdam", "FedAsync", "FedAvg", "FedAvgM", "FedBuff", "FedDR", "FedDualAvg"),
+            *("FedDyn", "FedMid", "FedOpt", "FedPD", "FedProx", "FedSplit", "FedYogi", "MimeLite", "Scaffold"),
+        ],
+    ),
+    "local": ("feddr.local", ["Accelerated", "Optax", "SGD"]),
+    "stopping": ("feddr.local", ["Absolute", "Epochs", "Relative", "Tolerance"]),
+    "sampling": ("feddr.sampling", ["DoublyUniform", "Full", "Independent", "Partitioned", "Systematic", "Uniform"]),
+    "delays": (
+        "feddr.delays",
+        [
+            *("Combined", "Dropout", "Fixed", "LogNormal", "Network", "Pareto", "PerStep", "Periodic", "Trace"),
+            *("Uniform", "UniformSpeed", "Windows"),
+        ],
+    ),
+}
+"""For each kind of part, the module and the names in it."""
+
+ASYNCHRONOUS = ("AsyncFedDR", "FedAsync", "FedBuff")
+"""The algorithms that need a clock."""
+
+NESTED = {"Regulariser": "g", "Stopping": "stopping", "Delay": "delays"}
+"""The kinds of parts that are arguments of other parts, by their annotations."""
+
+OPTIMISERS = ("adabelief", "adagrad", "adam", "adamw", "lion", "nadam", "radam", "rmsprop", "sgd", "yogi")
+"""The optimisers of optax that a config may name."""
+
+
+class ConfigError(ValueError):
+    """A config asks for something that cannot be done; the message is one line that names the key."""
+
+
+@dataclass(frozen=True)
+class Component:
+    """A function or class by name, and its arguments; ``kind`` where it is an argument of another part."""
+
+    name: str
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    kind: str = ""
+
+
+def target(kind: str, name: str) -> Callable[..., Any]:
+    """Return the function or class of this name."""
+    if (kind, name) == ("local", "Optax"):
+        return _optax
+    if (kind, name) == ("algorithm", "FedOpt"):
+        return _fedopt
+    found: Callable[..., Any] = getattr(import_module(TABLE[kind][0]), name)
+    return found
+
+
+def settings(kind: str, name: str) -> dict[str, inspect.Parameter]:
+    """Return the settings of the function or class of this name."""
+    found = dict(inspect.signature(target(kind, name)).parameters)
+    if found.pop("mask", None):  # a function or a tree of arrays, neither of which TOML has
+        keyword = inspect.Parameter.KEYWORD_ONLY
+        found["leave"] = inspect.Parameter("leave", keyword, default=(), annotation=Sequence[str])
+    return found
+
+
+def check_name(key: str, kind: str, table: Any) -> None:
+    """Refuse what is not a table with a name that is known."""
+    names = TABLE[kind][1]
+    if not isinstance(table, dict):
+        raise ConfigError(f"{key} must be a table with a name, got {toml.text(table)}.")
+    if "name" not in table:
+        raise ConfigError(f"{key}.name is missing; it is one of {', '.join(names)}.")
+    if table["name"] not in names:
+        got = toml.text(table["name"])
+        raise ConfigError(f"{key}.name must be one of {', '.join(names)}, got {got}.{hint(str(table['name']), names)}")
+
+
+def part(key: str, kind: str, table: Any) -> Component:
+    """Check a table against the signature that it names."""
+    check_name(key, kind, table)
+    name, known = table["name"], settings(kind, table["name"])
+    for setting in table:
+        if setting != "name" and setting not in known:
+            has = ", ".join(known) or "none"
+            raise ConfigError(f"{key}.{setting} is not a setting of {name}; it has {has}.{hint(setting, known)}")
+    arguments = {}
+    for setting, parameter in known.items():
+        if setting in table:
+            arguments[setting] = argument(f"{key}.{setting}", table[setting], parameter.annotation)
+        elif parameter.default is parameter.empty:
+            raise ConfigError(f"{key}.{setting} is missing; {name} needs it.")
+    return Component(name, arguments)
+
+
+def argument(key: str, value: Any, annotation: Any) -> Any:
+    """Return a value as its annotation asks for; a regulariser within a regulariser is a part of its own."""
+    if get_origin(annotation) is Sequence and getattr(get_args(annotation)[0], "__name__", "") in NESTED:
+        if not isinstance(value, list) or not all(isinstance(entry, dict) for entry in value):
+            raise ConfigError(f"{key} must be a list of tables, got {toml.text(value)}.")
+        return tuple(argument(f"{key}.{i}", entry, get_args(annotation)[0]) for i, entry in enumerate(value))
+    for option in (annotation, *get_args(annotation)):
+        kind = NESTED.get(getattr(option, "__name__", ""))
+        if kind is not None and get_origin(annotation) is not Mapping:
+            return replace(part(key, kind, value), kind=kind)
+    if get_origin(annotation) is Mapping:
+        if not isinstance(value, dict):
+            raise ConfigError(f"{key} must be a table of tables, got {toml.text(value)}.")
+        return {name: argument(f"{key}.{name}", entry, get_args(annotation)[1]) for name, entry in value.items()}
+    try:
+        return toml.convert(value, annotation)
+    except toml.MismatchError as error:
+        raise ConfigError(f"{key} {error}.") from None
+
+
+def hint(word: str, words: Iterable[str]) -> str:
+    """Return a question, if one of the words may have been meant."""
+    spelling = {known.casefold(): known for known in words}
+    close = difflib.get_close_matches(word.casefold(), spelling, 1)
+    return f" Did you mean {spelling[close[0]]}?" if close else ""
+
+
+def _optax(optimiser: str, lr: float, epochs: int = 1, batch_size: int | None = 10) -> "Optax":
+    from feddr.local import Optax
+
+    return Optax(_transformation(optimiser, lr), epochs, batch_size)
+
+
+def _fedopt(optimiser: str, lr: float) -> "FedOpt":
+    from feddr.algorithms import FedOpt
+
+    return FedOpt(_transformation(optimiser, lr), name=f"{optimiser}({lr})")
+
+
+def _transformation(optimiser: str, lr: float) -> "GradientTransformation":
+    import optax
+
+    if optimiser not in OPTIMISERS:
+        raise ValueError(f"optimiser must be one of {', '.join(OPTIMISERS)}, got {optimiser!r}.")
+    if not 0 < lr < float("inf"):
+        raise ValueError(f"lr must be positive, got {lr}.")
+    found: GradientTransformation = getattr(optax, optimiser)(lr)
+    return found

@@ -1,0 +1,12 @@
+"""What a check of a deployment reports."""
+
+from typing import NamedTuple
+
+
+class Finding(NamedTuple):
+    """What was looked at, ``"ok"``, ``"note"`` or ``"problem"``, what was found, and what to do."""
+
+    what: str
+    verdict: str
+    found: str
+    remedy: str = ""

@@ -1,0 +1,143 @@
+"""Why a run met a NaN or an infinity: whose it is, since which local step, and what is the likely cause.
+
+Nothing of this is computed before it is needed: the update that failed is done again, with the same randomness.
+"""
+
+import math
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from feddr import precision
+from feddr.data import Samples
+from feddr.engines.shared.aggregation import finite
+from feddr.engines.shared.compiled_clients import CompiledClients, SubproblemTask
+from feddr.engines.shared.errors import DivergedError, DivergenceWarning, shorter
+
+if TYPE_CHECKING:
+    from feddr.engines.shared.executor import ClientTask
+    from feddr.engines.shared.run import Run
+
+TOO_LARGE = 1e3
+"""F beyond so many times max(1, |its first value|) is told."""
+
+CLIENTS = 1000
+"""Clients, at most, whose losses are computed to find the one that is not finite."""
+
+
+def upload(run: "Run", job: "ClientTask", good: int) -> DivergedError:
+    """Return the error for a client whose upload, on top of the state after round ``good``, is not finite."""
+    i, k = job.client, good + 1
+    _, task = run.parts.task(job)
+    total = run.local.num_steps(int(run.problem.data.sizes[i]))
+    step = _first_bad_step(run.clients, task, total)
+    if step is None:
+        where = "Its local steps stayed finite."
+    elif step == 0:
+        where = "It began where a number is not finite."
+    else:
+        where = f"Local step {step} of {total} was the first to leave the finite numbers."
+    text = f"Client {i} sent a number that is not finite in round {k}. {where} {_cause(run, task)}"
+    return DivergedError(text, i, k, step, good)
+
+
+def metric(run: "Run", k: int, name: str, value: float) -> DivergedError:
+    """Return the error for a metric that is not finite at xbar, which is."""
+    what = {"f": "f", "gradient_mapping": "the gradient"}[name]
+    when = "at the start" if k == 0 else f"after round {k}"
+    i = _bad_client(run)
+    if i is None and name == "gradient_mapping" and finite(run.problem.gradient(run.state.server.xbar)):
+        cause = _wrong_prox(run)
+    elif i is None:
+        cause = f"The run has diverged: {shorter(run.local, run.algorithm)}."
+    else:
+        rows = _bad_row(run.problem.data.client(i))
+        cause = _dirty(f"The samples of client {i} hold", rows) if rows else f"The loss of client {i} is the first."
+    return DivergedError(f"At xbar {when}, {what} is {value}, though xbar is finite. {cause}", i, k)
+
+
+def growth(run: "Run") -> None:
+    """Warn once, when F has grown so much that it may well grow without bound."""
+    rows, last = run.history.rows, run.history.last
+    limit = TOO_LARGE * max(1.0, abs(rows[0].F))
+    if limit < last.F < math.inf and not any(limit < row.F < math.inf for row in rows[:-1]):
+        warnings.warn(
+            f"F is {last.F:.3g} after round {last.round}, it was {rows[0].F:.3g} in the first row: the run seems to "
+            f"diverge; {shorter(run.local, run.algorithm)}.",
+            DivergenceWarning,
+            stacklevel=4,
+        )
+
+
+def _first_bad_step(clients: CompiledClients, task: SubproblemTask, total: int) -> int | None:
+    """Return how many steps it takes to leave the finite numbers, by bisection: there is no way back from a NaN."""
+    arguments = clients.alone(task)
+
+    def bad(steps: int) -> bool:
+        return not finite(clients.call(arguments._replace(steps=np.int32(steps))).x)
+
+    if not bad(total):
+        return None
+    low, high = -1, total
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if bad(middle) else (middle, high)
+    return high
+
+
+def _cause(run: "Run", task: SubproblemTask) -> str:
+    sub, lr = task.sub, run.local.step_size
+    rows = _bad_row(run.problem.data.client(task.client))
+    if rows:
+        return _dirty("Its samples hold", rows)
+    value, gradient = run.problem.client_value_and_gradient(task.client, sub.start)
+    for what, number in (("loss", value), ("gradient", gradient)):
+        if finite(sub.start) and not finite(number):
+            return f"Its {what} is not finite where it began, though that point and its samples are: look at the loss."
+    if sub.descent is not None and lr is not None:
+        prox = run.problem.regulariser.prox
+        with precision.scope(run.dtype):
+            proxes = sub.descent.model(sub.start, 0.0, prox), sub.descent.follow(sub.start, lr, prox)
+        if finite(sub.start) and not finite(proxes):
+            return _wrong_prox(run)
+    if sub.center is not None and lr is not None and lr > 2 * sub.eta:
+        return (
+            f"With eta = {sub.eta:g} the proximal term alone makes steps of lr = {lr:g} diverge: lower the learning "
+            f"rate of {run.local} below 2 eta, or raise the eta of {run.algorithm}."
+        )
+    return f"The local steps are probably too long: {shorter(run.local, run.algorithm)}."
+
+
+def _wrong_prox(run: "Run") -> str:
+    return f"The prox of {run.problem.regulariser} is not finite at a point that is: look at g."
+
+
+def _dirty(whose: str, rows: dict[str, int]) -> str:
+    places = ", ".join(f"row {row} of {name}" for name, row in rows.items())
+    return f"{whose} a NaN or an infinity ({places}): clean them, or leave the client out."
+
+
+def _bad_row(samples: Samples) -> dict[str, int]:
+    """Return the first row of each array that holds a number that is not finite."""
+    found = {}
+    for name, array in samples.items():
+        if np.issubdtype(array.dtype, np.inexact):
+            bad: Any = ~np.isfinite(array).reshape(len(array), -1).all(axis=1)
+            if bad.any():
+                found[name] = int(np.argmax(bad))
+    return found
+
+
+def _bad_client(run: "Run") -> int | None:
+    """Return the first client whose samples or whose loss at xbar are not finite."""
+    problem, xbar = run.problem, run.state.server.xbar
+    panel = [int(i) for i in problem.data.panel[:CLIENTS]]
+    for i in panel:
+        if _bad_row(problem.data.client(i)):
+            return i
+    for i in panel:
+        value, gradient = problem.client_value_and_gradient(i, xbar)
+        if not (finite(value) and finite(gradient)):
+            return i
+    return None

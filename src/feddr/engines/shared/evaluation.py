@@ -1,0 +1,173 @@
+"""Metrics at xbar, and apart from them those of the clients' own models, in compiled passes over the samples."""
+
+import functools
+import itertools
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from feddr import precision, tree
+from feddr.data import ClientSamples
+from feddr.problem import Problem, gradient_mapping
+from feddr.tree import Tree
+from feddr.xla import batching
+from feddr.xla.thread_pool import ThreadPool
+
+CHUNK = 1024
+"""Samples in a step of a pass."""
+
+PIECES = 8
+"""Passes, at most, into which one over all samples is divided; however many threads there are, so are the sums."""
+
+
+class Sums(NamedTuple):
+    """Sums over samples: weighted loss, loss, right predictions."""
+
+    weighted: Any
+    loss: Any
+    correct: Any
+
+
+class Evaluator:
+    """Evaluates models on a problem.
+
+    Parameters
+    ----------
+    problem
+        The problem; its samples are put on the device once.
+    dtype
+        Precision of the passes.
+    crew
+        Threads that go through the samples, a piece for each; None for this one, and those of XLA.
+    """
+
+    def __init__(self, problem: Problem, dtype: Any, crew: ThreadPool | None = None) -> None:
+        self.problem, self.dtype, self.crew = problem, np.dtype(dtype), crew
+        train, test = problem.data.train, problem.data.test
+        self._train = self._load(train, problem.sample_weights)
+        self._test = None if test is None else self._load(test, np.zeros(test.num_samples))
+        options = batching.evaluation_options() if crew is None else batching.compiler_options(tree.size(problem.init))
+        self._pass = jax.jit(functools.partial(_sums, problem), static_argnames="gradient", compiler_options=options)
+        self._g = jax.jit(problem.regulariser.value)
+
+    @property
+    def samples(self) -> Tree:
+        """The training samples on the device."""
+        return self._train[0]
+
+    def at(self, xbar: Tree) -> dict[str, float]:
+        """Return F, f, g, the losses and accuracies, the gradient mapping and the sparsity at xbar."""
+        x = tree.cast(xbar, self.dtype)
+        n = self.problem.data.train.num_samples
+        sums, gradient = self._all(x)
+        with precision.scope(self.dtype):
+            f, g = float(sums.weighted), float(self._g(x))
+            mapping = gradient_mapping(self.problem.regulariser, x, tree.cast(gradient, self.dtype), 1.0)
+        zeros = sum(int(np.sum(leaf == 0)) for leaf in tree.leaves(x))
+        return {
+            "F": f + g,
+            "f": f,
+            "g": g,
+            "train_loss": float(sums.loss) / n,
+            "train_accuracy": self._share(sums, n),
+            "test_accuracy": self._test_accuracy(x),
+            "gradient_mapping": tree.norm(mapping),
+            "sparsity": zeros / tree.size(x),
+        }
+
+    def value_and_gradient(self, x: Tree) -> tuple[float, Tree]:
+        """Return f(x) and its gradient in float64."""
+        sums, gradient = self._all(tree.cast(x, self.dtype))
+        return float(sums.weighted), gradient
+
+    def _all(self, x: Tree) -> tuple[Sums, Tree]:
+        """Return the sums over all training samples and the gradient of f, added up in float64 in a fixed order."""
+        n = self.problem.data.train.num_samples
+        chunks = -(-n // CHUNK)
+        bounds = [min(n, CHUNK * (j * chunks // PIECES)) for j in range(PIECES + 1)]
+        pieces = [piece for piece in itertools.pairwise(bounds) if piece[0] < piece[1]]
+        found: dict[tuple[int, int], tuple[Sums, Tree]] = {}
+
+        def go_through(piece: tuple[int, int]) -> None:
+            with precision.scope(self.dtype):
+                sums, gradient = self._pass(x, *self._train, *piece, gradient=True)
+                found[piece] = tree.map(lambda a: np.asarray(a, np.float64), (sums, gradient))
+
+        if self.crew is None:
+            for piece in pieces:
+                go_through(piece)
+        else:
+            self.crew.each(go_through, pieces)
+        return functools.reduce(tree.add, (found[piece] for piece in pieces))
+
+    def personal(self, models: Iterable[tuple[int, Tree]]) -> dict[str, float]:
+        """Return the means over (client, its own model) on the client's own samples, of the clients on the panel."""
+        train, test = self.problem.data.train, self.problem.data.test
+        loss = correct = samples = test_correct = test_samples = 0.0
+        position = {int(i): j for j, i in enumerate(self.problem.data.panel)}
+        for i, model in models:
+            client = position.get(i)
+            if client is None:
+                continue
+            x = tree.cast(model, self.dtype)
+            sums = self._over(x, self._train, train, client)
+            loss, correct, samples = loss + sums.loss, correct + sums.correct, samples + train.sizes[client]
+            if test is not None and self._test is not None:
+                test_correct += self._over(x, self._test, test, client).correct
+                test_samples += test.sizes[client]
+        accuracy = self.problem.correct is not None
+        return {
+            "personal_train_loss": float(loss / samples) if samples else np.nan,
+            "personal_train_accuracy": float(correct / samples) if accuracy and samples else np.nan,
+            "personal_test_accuracy": float(test_correct / test_samples) if accuracy and test_samples else np.nan,
+        }
+
+    def _test_accuracy(self, x: Tree) -> float:
+        test = self.problem.data.test
+        if test is None or self._test is None or not test.num_samples:
+            return float("nan")
+        with precision.scope(self.dtype):
+            sums, _ = self._pass(x, *self._test, 0, test.num_samples)
+            return self._share(sums, test.num_samples)
+
+    def _share(self, sums: Sums, n: int) -> float:
+        return float("nan") if self.problem.correct is None else float(sums.correct) / n
+
+    def _over(self, x: Tree, loaded: tuple[Tree, Any], part: ClientSamples, client: int) -> Sums:
+        with precision.scope(self.dtype):
+            sums, _ = self._pass(x, *loaded, int(part.offsets[client]), int(part.offsets[client + 1]))
+            return Sums(*(float(value) for value in sums))
+
+    def _load(self, part: ClientSamples, weights: Any) -> tuple[Tree, Any]:
+        with precision.scope(self.dtype):
+            samples = jax.device_put(precision.samples(part.samples, self.dtype))
+            return samples, jax.device_put(np.asarray(weights, self.dtype))
+
+
+def _sums(
+    problem: Problem, x: Tree, samples: Tree, weights: Any, start: Any, stop: Any, gradient: bool = False
+) -> tuple[Sums, Tree | None]:
+    """Return the sums over the rows from start to stop and, if wanted, the gradient of the weighted loss."""
+
+    def chunk(x: Tree, first: Any) -> tuple[jax.Array, Sums]:
+        row = first + jnp.arange(CHUNK, dtype=jnp.int32)
+        used, row = row < stop, jnp.minimum(row, stop - 1)
+        batch = tree.map(lambda a: a[row], samples)
+        losses = jnp.where(used, problem.loss(x, batch), 0)
+        right = used & problem.correct(x, batch) if problem.correct is not None else jnp.zeros(CHUNK)
+        weighted = jnp.dot(weights[row], losses)
+        return weighted, Sums(weighted, jnp.sum(losses), jnp.sum(right, dtype=losses.dtype))
+
+    def step(j: Any, total: tuple[Sums, Tree | None]) -> tuple[Sums, Tree | None]:
+        first = start + j * CHUNK
+        if gradient:
+            (_, sums), slope = jax.value_and_grad(chunk, has_aux=True)(x, first)
+            return tree.add(total, (sums, slope))
+        return tree.add(total, (chunk(x, first)[1], None))
+
+    zero = jnp.zeros((), weights.dtype)
+    total = (Sums(zero, zero, zero), tree.map(jnp.zeros_like, x) if gradient else None)
+    return jax.lax.fori_loop(0, -(-(stop - start) // CHUNK), step, total)

@@ -1,0 +1,21 @@
+"""Deterministic randomness: a generator for each (seed, client, update) and each (seed, round)."""
+
+import numpy as np
+
+_CLIENT, _SAMPLING = 0, 1
+
+
+def client_rng(seed: int, client: int, update: int) -> np.random.Generator:
+    """Return the randomness of a client's k-th update: the same in every engine, order and thread."""
+    return _rng(_CLIENT, seed, client, update)
+
+
+def sampling_rng(seed: int, round_: int) -> np.random.Generator:
+    """Return the randomness that draws the active clients of a round."""
+    return _rng(_SAMPLING, seed, round_)
+
+
+def _rng(*key: int) -> np.random.Generator:
+    """Return ``np.random.default_rng(key)``, faster where the numbers are small, as they almost always are."""
+    words = np.array(key, np.uint32) if max(key) < 2**32 else key
+    return np.random.Generator(np.random.PCG64(np.random.SeedSequence(words)))

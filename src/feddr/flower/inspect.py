@@ -1,0 +1,106 @@
+"""Looks into the folder of a run, while it goes on or afterwards, and changes nothing in it."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from feddr import tree
+from feddr.algorithms import Algorithm, Deployable, Roles
+from feddr.algorithms.step_sizes import StepSizes
+from feddr.flower import disk
+from feddr.flower.federation import Federation
+from feddr.flower.ledger import Ledger, roles
+from feddr.flower.records import Entry
+from feddr.prox.compiled import compiled_prox
+
+
+@dataclass(frozen=True)
+class Books:
+    """What the server counted when it last wrote its state.
+
+    Parameters
+    ----------
+    version
+        How often it has aggregated.
+    server
+        The arrays of its state by name, such as ``xtilde`` and ``xbar``.
+    entries
+        The clients that it has heard from.
+    pending
+        Uploads accepted and not aggregated.
+    weights
+        The weights w_i of the problem.
+    step_sizes
+        ``eta``, one number or a list with one for each client, and ``alpha``: whichever of them the method has.
+    """
+
+    folder: Path
+    uid: str
+    version: int
+    settings: dict[str, Any]
+    weights: list[float]
+    server: disk.Arrays
+    entries: dict[int, Entry]
+    pending: int
+    step_sizes: dict[str, Any]
+
+    @property
+    def mean_weights(self) -> list[float]:
+        """The weights v_i of the clients in xtilde: those of the problem, unless they have step sizes of their own."""
+        eta = self.step_sizes.get("eta")
+        own = SimpleNamespace(eta=StepSizes(eta) if isinstance(eta, list) else eta)
+        return [float(v) for v in Roles(own, np.array(self.weights)).mean_weights]
+
+    @property
+    def numbers(self) -> dict[int, int]:
+        """The last update accepted from each client that was heard from."""
+        return {client: entry.number for client, entry in self.entries.items()}
+
+    def table(self, client: int) -> disk.Arrays:
+        """Return the arrays of what was accepted last from a client, such as its xhat_i."""
+        return disk.read(self.folder / self.entries[client].accepted).arrays
+
+
+def read_run(folder: str | Path) -> Books:
+    """Return what stands in the newest whole state of a run; the folder is that of the run, ``.../server/<name>``."""
+    folder = Path(folder)
+    record = _newest(folder)[1]
+    header = record.header
+    entries = {int(client): Entry(*entry) for client, entry in header["clients"].items()}
+    return Books(
+        folder,
+        header["uid"],
+        header["version"],
+        header["settings"],
+        header["weights"],
+        record.arrays,
+        entries,
+        len(header["pending"]),
+        header["step_sizes"],
+    )
+
+
+def audit(folder: str | Path, algorithm: Algorithm, federation: Federation) -> float:
+    """Return how far the server's state is from the table on the disk, relative to its size: (INV).
+
+    The algorithm is the one that the apps were given. It is 0 for methods whose server does not remember clients.
+    """
+    folder = Path(folder)
+    serial, record = _newest(folder)
+    header = record.header
+    if not isinstance(algorithm, Deployable) or repr(algorithm) != header["settings"]["algorithm"]:
+        raise ValueError(f"The run in {folder} is one of {header['settings']['algorithm']}, got {algorithm}.")
+    x0 = tree.cast(federation.init, np.dtype(header["settings"]["precision"]))
+    prox = compiled_prox(federation.regulariser)
+    ledger = Ledger(folder, roles(algorithm, header), prox, x0, header["settings"], header["uid"])
+    ledger.load(serial, record)
+    return ledger.audit()
+
+
+def _newest(folder: Path) -> tuple[int, disk.Snapshot]:
+    for found in disk.Generations(folder / "state").whole():
+        return found
+    raise FileNotFoundError(f"There are no books of a run in {folder}; the folder is <root>/server/<name>.")

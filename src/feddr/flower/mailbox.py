@@ -1,0 +1,131 @@
+"""Messages to nodes and their answers, over Flower's grid, without waiting.
+
+Flower delivers a message at most once, and answers in the end with a reply or an error: the app failed (code 2 or 8),
+the time to live is over (3), the node is gone (5). What is sent here is remembered until then, and an answer is handed
+out once.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from flwr.app import Message, MessageType, RecordDict
+from flwr.serverapp import Grid
+
+from feddr.flower.clock import Clock
+from feddr.flower.journal import Journal
+
+TYPES = {
+    "hello": MessageType.QUERY,
+    "checkup": f"{MessageType.QUERY}.checkup",
+    "train": MessageType.TRAIN,
+    "evaluate": MessageType.EVALUATE,
+}
+"""What Flower calls our kinds of messages."""
+
+GRACE = 60.0
+"""Seconds beyond its time to live after which a message is given up, whatever Flower says."""
+
+EXPIRED = 3
+"""Flower's code for a message that has come to the end of its time to live."""
+
+GONE = 5
+"""Flower's code for a node that is not there any more."""
+
+
+@dataclass(frozen=True)
+class Sent:
+    """A message on its way.
+
+    Parameters
+    ----------
+    kind
+        ``"hello"``, ``"checkup"``, ``"train"`` or ``"evaluate"``.
+    client
+        Whom it is for, -1 where that is what it asks.
+    ticket
+        What its answer must repeat.
+    version, message
+        The server's version, and the broadcast as the client reads it.
+    """
+
+    kind: str
+    node: int
+    client: int
+    ticket: str
+    version: int
+    message: Any
+    time: float
+
+
+class Reply(NamedTuple):
+    """What has come of a message: a reply, or Flower's error."""
+
+    sent: Sent
+    content: RecordDict | None
+    code: int = 0
+    reason: str = ""
+
+
+class Post:
+    """Sends messages, and hands out the answers.
+
+    Parameters
+    ----------
+    ttl
+        Seconds that a message and its reply may take.
+    journal
+        Told of each reply to a message that is not awaited: it was answered before, or given up.
+    """
+
+    def __init__(self, grid: Grid, clock: Clock, ttl: float, journal: Journal) -> None:
+        self.grid, self.clock, self.ttl, self.journal = grid, clock, ttl, journal
+        self.awaited: dict[str, Sent] = {}
+
+    def nodes(self) -> set[int]:
+        """Return the nodes that are there."""
+        return set(self.grid.get_node_ids())
+
+    def send(
+        self,
+        kind: str,
+        node: int,
+        content: RecordDict,
+        *,
+        client: int = -1,
+        ticket: str = "",
+        version: int = 0,
+        message: Any = None,
+    ) -> bool:
+        """Send a message, and return whether Flower has taken it."""
+        parcel = Message(content, node, TYPES[kind], ttl=self.ttl, group_id=str(version))
+        number = next(iter(self.grid.push_messages([parcel])), None)
+        if number:
+            self.awaited[number] = Sent(kind, node, client, ticket, version, message, self.clock.now())
+        return bool(number)
+
+    def answers(self) -> Iterable[Reply]:
+        """Yield what has come since the last time."""
+        if not self.awaited:
+            return
+        for reply in self.grid.pull_messages(list(self.awaited)):
+            sent = self.awaited.pop(reply.metadata.reply_to_message_id, None)
+            if sent is None:
+                detail = "the message that it answers is not awaited"
+                node = str(reply.metadata.src_node_id)
+                self.journal.write("refused", node=node, reason="repeated", detail=detail)
+            elif reply.has_error():
+                yield Reply(sent, None, int(reply.error.code), str(reply.error.reason))
+            else:
+                yield Reply(sent, reply.content)
+        now = self.clock.now()
+        for number in [key for key, sent in self.awaited.items() if now > sent.time + self.ttl + GRACE]:
+            yield Reply(self.awaited.pop(number), None, EXPIRED, "no answer within its time to live")
+
+    def busy(self, kind: str = "train") -> set[int]:
+        """Return the clients to whom a message of this kind is on its way."""
+        return {sent.client for sent in self.awaited.values() if sent.kind == kind}
+
+    def forget(self, unwanted: Callable[[Sent], bool]) -> None:
+        """Give up messages; what still comes of them is ignored."""
+        self.awaited = {number: sent for number, sent in self.awaited.items() if not unwanted(sent)}

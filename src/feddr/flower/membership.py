@@ -1,0 +1,156 @@
+"""Which node is which client: nodes come, say whose they are, fail and go.
+
+A node's number may change when it starts again, a client's never does: it is the ``partition-id`` in the node's own
+config. A client belongs to the first node that claims it, until that node is gone.
+"""
+
+import math
+from typing import Any
+
+from feddr.flower.clock import Clock
+from feddr.flower.journal import Journal
+from feddr.flower.mailbox import Post, Reply
+from feddr.flower.messages import Hello, Presence
+from feddr.flower.refused import Refused
+from feddr.flower.validate import MOST
+
+REFRESH = 3.0
+"""Seconds between looks at who is there."""
+
+SILENCE = 120.0
+"""Seconds before a node that has not answered is greeted again."""
+
+FIRST_PAUSE, LONGEST_PAUSE = 1.0, 300.0
+"""Seconds before a client or node that has failed is asked again; each failure doubles them."""
+
+
+class Pauses:
+    """Who has failed how often, and until when they are left alone."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+        self.failures: dict[int, int] = {}
+        self.until: dict[int, float] = {}
+
+    def over(self, one: int) -> bool:
+        """Return whether it may be asked."""
+        return self.clock.now() >= self.until.get(one, 0.0)
+
+    def failed(self, one: int) -> None:
+        """Leave it alone for a while, longer each time."""
+        count = self.failures.get(one, 0)
+        self.until[one] = self.clock.now() + min(FIRST_PAUSE * 2.0**count, LONGEST_PAUSE)
+        self.failures[one] = count + 1
+
+    def succeeded(self, one: int) -> None:
+        """Forget its failures."""
+        self.failures.pop(one, None)
+        self.until.pop(one, None)
+
+
+class Roster:
+    """The nodes that are there, and their clients.
+
+    Parameters
+    ----------
+    clients
+        How many there are; others are refused.
+    samples, work
+        Whether nodes are asked how many samples they have, and how long their local work is.
+
+    Attributes
+    ----------
+    node_of
+        The node of each client that has one.
+    told
+        What each client that was asked has said first.
+    """
+
+    def __init__(
+        self, post: Post, journal: Journal, clock: Clock, run: str, clients: int, samples: bool, work: bool
+    ) -> None:
+        self.post, self.journal, self.clock, self.run = post, journal, clock, run
+        self.clients, self.samples, self.work = clients, samples, work
+        self.node_of: dict[int, int] = {}
+        self.told: dict[int, Presence] = {}
+        self.pauses = Pauses(clock)
+        self._claims: dict[int, int] = {}
+        self._asked: dict[int, float] = {}
+        self._patience: dict[int, float] = {}
+        self._next = 0.0
+
+    def refresh(self) -> None:
+        """Look who is there; greet those who are new, and strike off those who are gone."""
+        if self.clock.now() < self._next:
+            return
+        self._next = self.clock.now() + REFRESH
+        there = self.post.nodes()
+        for node in sorted(self._claims.keys() - there):
+            self._strike(node)
+        self._asked = {node: until for node, until in self._asked.items() if node in there}
+        for node in sorted(there - self._claims.keys()):
+            if self.clock.now() >= self._asked.get(node, 0.0) and self.pauses.over(node):
+                self._greet(node)
+        for node, client in self._claims.items():
+            self._assign(node, client)
+
+    def take(self, answer: Reply) -> None:
+        """Take in a node's answer to a greeting."""
+        node = answer.sent.node
+        self._asked.pop(node, None)
+        try:
+            if answer.content is None:
+                raise Refused("malformed", f"Flower's error {answer.code}: {answer.reason}")
+            presence = Presence.read(answer.content)
+            if not 0 <= presence.client < self.clients:
+                raise Refused("unknown", f"clients are 0 to {self.clients - 1}, got partition-id={presence.client}")
+            if presence.run != self.run or (self.samples and presence.samples < 1):
+                raise Refused("malformed", "a greeting must be answered for this run, with a number of samples")
+            # NaN is an answer: a solver that stops when it is accurate enough has no length of work.
+            if self.work and not (1 / MOST <= presence.work <= MOST or math.isnan(presence.work)):
+                raise Refused("malformed", f"the length of local work is positive and finite, got {presence.work}")
+        except Refused as refused:
+            self.pauses.failed(node)
+            self.journal.write("node_refused", node=str(node), reason=refused.reason, detail=refused.detail)
+            return
+        self.pauses.succeeded(node)
+        self._patience.pop(node, None)
+        self._claims[node] = presence.client
+        if self.samples or self.work:
+            self.told.setdefault(presence.client, presence)
+        self._assign(node, presence.client)
+        if self.node_of[presence.client] != node:
+            self.journal.write(
+                "spare", node=str(node), client=presence.client, instead=str(self.node_of[presence.client])
+            )
+
+    def failed(self, node: int) -> None:
+        """Strike off a node that Flower calls gone; it is greeted again if it is back."""
+        if node in self._claims:
+            self._strike(node)
+
+    def _greet(self, node: int) -> None:
+        """Ask a node whose it is; if it does not answer, again after a while that doubles."""
+        if self.post.send("hello", node, Hello(self.run, self.samples, self.work).content()):
+            self._patience[node] = 2 * self._patience.get(node, SILENCE / 2)
+            self._asked[node] = self.clock.now() + self._patience[node]
+
+    def _assign(self, node: int, client: int) -> None:
+        if client not in self.node_of:
+            self.node_of[client] = node
+            # Whatever an earlier node of this client had to do was lost with it, or is done again by this one.
+            self.post.forget(lambda sent: sent.client == client)
+            self.journal.write("node", node=str(node), client=client, **self._known(client))
+
+    def _known(self, client: int) -> dict[str, Any]:
+        one = self.told.get(client)
+        if one is None:
+            return {}
+        samples: dict[str, Any] = {"samples": one.samples} if one.samples > 0 else {}
+        return {**samples, "work": one.work} if one.work > 0 else samples
+
+    def _strike(self, node: int) -> None:
+        client = self._claims.pop(node)
+        if self.node_of.get(client) == node:
+            del self.node_of[client]
+            self.journal.write("gone", node=str(node), client=client)

@@ -1,0 +1,117 @@
+"""The history of a deployed run: what the server can know, what it can measure, and what nodes report."""
+
+import dataclasses
+import math
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from feddr import precision, tree
+from feddr.engines.shared.evaluation import Evaluator
+from feddr.flower import disk
+from feddr.flower.federation import Federation
+from feddr.flower.messages import Metrics
+from feddr.flower.records import Counters
+from feddr.history import History, Row
+from feddr.problem import Problem
+from feddr.tree import Tree
+
+
+class MetricsWriter:
+    """Adds rows to the history, and keeps history.csv and model.safetensors up to date.
+
+    Parameters
+    ----------
+    version
+        Where the run stands; later rows in the file belong to a future that did not come about.
+    weights
+        w_i of each client.
+    """
+
+    def __init__(self, folder: Path, federation: Federation, dtype: np.dtype[Any], weights: list[float]) -> None:
+        self.folder, self.federation, self.dtype, self.weights = folder, federation, dtype, weights
+        self.history = History()
+        self.reports: dict[int, dict[int, Metrics]] = {}
+        problem = federation.evaluation
+        self._evaluator = Evaluator(problem, dtype) if isinstance(problem, Problem) else None
+
+    def resume(self, version: int) -> None:
+        """Go on with the rows that were written, up to a version."""
+        path = self.folder / "history.csv"
+        if path.exists():
+            self.history.rows = [row for row in History.from_csv(path).rows if row.round <= version]
+
+    @property
+    def newest(self) -> int:
+        """The version of the newest row, -1 for none."""
+        return self.history.last.round if self.history.rows else -1
+
+    def add(self, version: int, xbar: Tree, counters: Counters, asynchronous: bool) -> Row:
+        """Add a row for this version."""
+        x = tree.cast(xbar, self.dtype)
+        stale = counters.stale_count and asynchronous
+        measured: dict[str, Any] = self._known(x) if self._evaluator is None else self._evaluator.at(x)
+        row = Row(
+            round=version,
+            wall_time=counters.wall_time,
+            bytes_up=counters.bytes_up,
+            bytes_down=counters.bytes_down,
+            local_steps=counters.local_steps,
+            prox_error=counters.prox_error,
+            staleness_mean=counters.stale_sum / counters.stale_count if stale else math.nan,
+            staleness_max=float(counters.stale_max) if stale else math.nan,
+            **measured,
+        )
+        self.history.rows.append(row)
+        self._save()
+        arrays = disk.flatten(x)
+        disk.write(self.folder / "model.safetensors", _safetensors(arrays))
+        return row
+
+    def report(self, version: int, metrics: Metrics) -> Row | None:
+        """Take in a client's metrics, and return the row of this version once all clients have reported."""
+        reports = self.reports.setdefault(version, {})
+        reports[metrics.client] = metrics
+        if len(reports) < len(self.weights):
+            return None
+        del self.reports[version]
+        for k, row in enumerate(self.history.rows):
+            if row.round == version:
+                f = math.fsum(w * reports[i].loss for i, w in enumerate(self.weights))
+                self.history.rows[k] = filled = dataclasses.replace(
+                    row,
+                    F=f + row.g,
+                    f=f,
+                    train_loss=_mean([(one.loss, one.samples) for one in reports.values()]),
+                    train_accuracy=_mean([(one.accuracy, one.samples) for one in reports.values()]),
+                    test_accuracy=_mean([(one.test_accuracy, one.test_samples) for one in reports.values()]),
+                )
+                self._save()
+                return filled
+        return None
+
+    def _known(self, x: Tree) -> dict[str, float]:
+        with precision.scope(self.dtype):
+            g = float(self.federation.regulariser.value(x))
+        zeros = sum(int(np.sum(leaf == 0)) for leaf in tree.leaves(x))
+        return {"g": g, "sparsity": zeros / tree.size(x)}
+
+    def _save(self) -> None:
+        beside = self.folder / ".history.csv.part"
+        self.history.to_csv(beside)
+        os.replace(beside, self.folder / "history.csv")
+
+
+def _mean(values: list[tuple[float, int]]) -> float:
+    """Return the mean of means over so many samples each."""
+    used = [(value, count) for value, count in values if count > 0]
+    total = sum(count for _, count in used)
+    return math.fsum(value * count for value, count in used) / total if total else math.nan
+
+
+def _safetensors(arrays: disk.Arrays) -> bytes:
+    from safetensors.numpy import save
+
+    return save(arrays)

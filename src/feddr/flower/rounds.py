@@ -1,0 +1,96 @@
+"""The two ways in which clients take turns: in rounds, and as they come."""
+
+from feddr.algorithms import Asynchronous
+from feddr.engines.shared.randomness import sampling_rng
+from feddr.flower.deployment import Deployment
+
+
+def play(run: Deployment) -> None:
+    """Go on with a run, from wherever it stands to its last round or update."""
+    while not finished(run):
+        turn = next_turn(run)
+        while not turn.look():
+            run.wait(turn.missing)
+    run.report()
+
+
+def finished(run: Deployment) -> bool:
+    """Return whether the run has come to its end."""
+    return run.ledger.version >= run.settings.rounds
+
+
+def next_turn(run: Deployment) -> "Round | Arrivals":
+    """Return what comes next: a round, or arrivals up to the end of the run."""
+    n, k = run.federation.clients, run.ledger.version + 1
+    if k == 0:
+        return Round(run, list(range(n)))  # the start-up round, in which everybody takes part
+    run.report()
+    if isinstance(run.algorithm, Asynchronous):
+        return Arrivals(run, run.algorithm.buffer)
+    return Round(run, run.sampling.draw(n, sampling_rng(run.settings.seed, k)).tolist())
+
+
+class Round:
+    """A round: the active clients compute, then the server.
+
+    It ends when all have answered, or at the deadline if enough have; until then those who fail are asked again. Who
+    has not answered by then stays as it was: what it still sends is ignored, and its next task tells it to go on from
+    the update that the server has accepted. A round that was open when the server stopped goes on with the uploads that
+    are in the books.
+    """
+
+    def __init__(self, run: Deployment, active: list[int]) -> None:
+        self.run, self.active = run, active
+        self.deadline = run.settings.deadline if run.ledger.version >= 0 else None
+        self.enough = min(run.settings.min_replies or 1, len(active))
+        self.opened: float | None = None
+
+    @property
+    def missing(self) -> list[int]:
+        """The active clients that have not answered."""
+        heard = {one.client for one in self.run.ledger.pending}
+        return [i for i in self.active if i not in heard]
+
+    def look(self) -> bool:
+        """Send what can be sent, take in what has come, and return whether the round has ended."""
+        run = self.run
+        if run.send(self.missing) and self.opened is None:
+            self.opened = run.clock.now()
+        for _ in run.arrivals():
+            run.ledger.commit()
+        missing = len(self.missing)
+        if missing and not (self._late() and len(self.active) - missing >= self.enough):
+            return False
+        run.post.forget(lambda sent: sent.kind == "train")
+        run.step(self.active)
+        return True
+
+    def _late(self) -> bool:
+        if self.deadline is None or self.opened is None:
+            return False
+        return self.run.clock.now() - self.opened >= self.deadline
+
+
+class Arrivals:
+    """Arrivals: the server computes with each upload as it comes, or with every ``buffer`` of them.
+
+    A client gets the newest xbar as soon as its upload is in the books.
+    """
+
+    def __init__(self, run: Deployment, buffer: int) -> None:
+        self.run, self.buffer = run, buffer
+        self.missing: list[int] = []
+
+    def look(self) -> bool:
+        """Send what can be sent, take in what has come, and return whether the run has ended."""
+        run = self.run
+        run.send(range(run.federation.clients))
+        for i in run.arrivals():
+            if len(run.ledger.pending) >= self.buffer:
+                run.step()
+            else:
+                run.ledger.commit()
+            if finished(run):
+                return True
+            run.send([i])
+        return False

@@ -1,0 +1,139 @@
+"""A run from its first message to its last: the books are opened, the turns are played, the folder is left in order."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from flwr.serverapp import Grid
+
+from feddr import tree
+from feddr.algorithms import Algorithm, Asynchronous, Deployable, step_sizes
+from feddr.flower import census, disk, identity, rounds, steps
+from feddr.flower.clock import Clock, Monotonic
+from feddr.flower.deployment import Deployment
+from feddr.flower.federation import Federation
+from feddr.flower.journal import Journal
+from feddr.flower.ledger import Ledger
+from feddr.flower.mailbox import Post
+from feddr.flower.membership import Roster
+from feddr.flower.metrics import MetricsWriter
+from feddr.flower.progress import ProgressTable
+from feddr.flower.settings import Settings
+from feddr.history import History
+from feddr.prox import Zero
+from feddr.prox.compiled import compiled_prox
+from feddr.sampling import Full, Sampling
+from feddr.xla import compilation_cache
+
+
+def serve(
+    grid: Grid,
+    federation: Federation,
+    algorithm: Algorithm,
+    sampling: Sampling,
+    settings: Settings,
+    clock: Clock | None = None,
+    progress: ProgressTable | None = None,
+) -> History:
+    """Serve a run to its end, and return its history; the arguments are those of ``server_app``."""
+    clock = Monotonic() if clock is None else clock
+    deployable = check(federation, algorithm, sampling, settings)
+    compilation_cache.enable()
+    busy = f"The run {settings.name!r} is being served by another process; wait for it, or choose another name."
+    what = "update" if isinstance(algorithm, Asynchronous) else "round"
+    with (
+        disk.locked(settings.place, busy),
+        progress or ProgressTable(settings.name, what, settings.rounds) as shown,
+    ):
+        run = open_run(grid, federation, deployable, sampling, settings, clock, shown)
+        rounds.play(run)
+        run.finish()
+        _save_settings(settings.place, run)
+        _save_picture(settings.place, run)
+        return run.rows.history
+
+
+def check(federation: Federation, algorithm: Algorithm, sampling: Sampling, settings: Settings) -> Deployable:
+    """Refuse what does not go together, and return the algorithm."""
+    name = type(algorithm).__name__
+    if not isinstance(algorithm, Deployable):
+        raise ValueError(
+            f"A deployment needs a method whose uploads can be absolute, {name} has no such rules; "
+            "use FedDR or AsyncFedDR."
+        )
+    if not algorithm.composite and not isinstance(federation.regulariser, Zero):
+        raise ValueError(f"{name} has no composite step, got g={federation.g}; use FedDR, or g=None.")
+    if not algorithm.partial and not isinstance(sampling, Full):
+        raise ValueError(f"{name} needs every client in every round, got {sampling}; use FedDR, or Full().")
+    if isinstance(algorithm, Asynchronous) and not isinstance(sampling, Full):
+        raise ValueError(f"{name} takes clients as they come, got {sampling}; leave it out, or use FedDR.")
+    sampling.check(federation.clients)
+    step_sizes.check(algorithm, federation.clients)
+    settings.check(algorithm, federation.clients)
+    return algorithm
+
+
+def open_run(
+    grid: Grid,
+    federation: Federation,
+    algorithm: Deployable,
+    sampling: Sampling,
+    settings: Settings,
+    clock: Clock,
+    progress: ProgressTable,
+) -> Deployment:
+    """Open the books, old ones or new ones, and everything that a run needs beside them."""
+    place, x0 = settings.place, tree.cast(federation.init, settings.dtype)
+    journal = Journal(place / "log.jsonl")
+    post = Post(grid, clock, settings.ttl, journal)
+    rules = identity.rules(algorithm, settings.precision, federation.init)
+    asked = _identity(federation, algorithm, sampling, settings, rules)
+    prox = compiled_prox(federation.regulariser)
+    ledger = Ledger.resume(place, algorithm, prox, x0, asked)
+    event, new = ("start", True) if ledger is None else ("resume", False)
+    samples, work = new and federation.weights == "samples", new and steps.is_open(algorithm)
+    roster = Roster(post, journal, clock, settings.name, federation.clients, samples, work)
+    if ledger is None:
+        roles, words = census.settle(federation, algorithm, sampling, settings, roster, clock, progress)
+        ledger = Ledger.start(place, roles, prox, x0, asked, words)
+    journal.write(event, name=settings.name, uid=ledger.uid, version=ledger.version, **asked)
+    journal.write("audit", error=ledger.audit())
+    if ledger.words:
+        journal.write("step_sizes", words=ledger.words, **steps.numbers(ledger.roles.algorithm))
+        progress.say(f"{type(algorithm).__name__}: {ledger.words}")
+    rows = MetricsWriter(place, federation, settings.dtype, ledger.weights)
+    rows.resume(ledger.version)
+    return Deployment(
+        federation, algorithm, sampling, settings, clock, post, roster, ledger, rows, journal, progress, rules
+    )
+
+
+def _identity(
+    federation: Federation, algorithm: Deployable, sampling: Sampling, settings: Settings, rules: str
+) -> dict[str, Any]:
+    """Return what must be the same when a run goes on; how far it goes may change."""
+    weights = federation.weights
+    return {
+        "algorithm": repr(algorithm),
+        "g": repr(federation.regulariser),
+        "weights": weights if isinstance(weights, str) else [float(w) for w in weights],
+        "clients": federation.clients,
+        "seed": settings.seed,
+        "precision": settings.precision,
+        "sampling": repr(sampling),
+        "rules": rules,
+    }
+
+
+def _save_settings(place: Path, run: Deployment) -> None:
+    settings = {**run.ledger.settings, "rounds": run.ledger.version, "evaluate_every": run.settings.evaluate_every}
+    if run.ledger.words:
+        settings["step_sizes"] = run.ledger.words
+    text = json.dumps({"engine": "flower", "name": run.settings.name, **settings}, indent=2)
+    disk.write(place / "settings.json", f"{text}\n".encode())
+
+
+def _save_picture(place: Path, run: Deployment) -> None:
+    from feddr import plots
+
+    plots.save(plots.curves({type(run.algorithm).__name__: run.rows.history}), place / "curves.png")

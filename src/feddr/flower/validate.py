@@ -1,0 +1,43 @@
+"""Looks at what a client has sent before the books see it."""
+
+import math
+from typing import Any
+
+from feddr import tree
+from feddr.flower import messages, wire
+from feddr.flower.mailbox import Sent
+from feddr.flower.messages import UploadHeader
+from feddr.flower.refused import Refused
+from feddr.flower.settings import Settings
+from feddr.tree import Tree
+
+MOST = 2**53
+
+
+def read(content: Any, sent: Sent, uid: str, settings: Settings, template: Tree) -> tuple[UploadHeader, Tree]:
+    """Return an upload and the value that it carries, if it is the answer to what was sent; Refused otherwise.
+
+    What was sent says which client must answer, from which version, and with which ticket, so that an upload can stand
+    for one task only, and for one time.
+    """
+    upload = UploadHeader.read(content)
+    if (upload.run, upload.uid) != (settings.name, uid):
+        raise Refused("foreign", f"it belongs to the run {upload.run[:64]!r} {upload.uid[:16]!r}")
+    if upload.client != sent.client:
+        raise Refused("foreign", f"client {sent.client} was asked, client {upload.client} has answered")
+    if upload.ticket != sent.ticket:
+        raise Refused("repeated", "it answers another task than the one that was sent")
+    if upload.version != sent.version:
+        raise Refused("malformed", f"it was computed from version {upload.version}, sent was {sent.version}")
+    if upload.precision != settings.precision:
+        raise Refused(
+            "wrong-type", f"the run computes in {settings.precision}, the client in {upload.precision[:16]!r}"
+        )
+    if not (0 < upload.number < MOST and 0 <= upload.steps < MOST and (math.isnan(upload.error) or upload.error >= 0)):
+        raise Refused("malformed", "numbers of updates and steps, and errors, are not negative, and not absurd")
+    value = wire.decode(messages.arrays(content), template, settings.dtype)
+    if settings.max_distance is not None:
+        distance = tree.norm(tree.increment(value, sent.message))
+        if not distance <= settings.max_distance:
+            raise Refused("too-far", f"it is {distance:.4g} from the broadcast, allowed is {settings.max_distance:g}")
+    return upload, value

@@ -1,0 +1,35 @@
+"""Pictures of runs, made with matplotlib.
+
+curves       metrics of one or several methods against rounds, bytes and time
+timeline     what clients did when, on a virtual clock
+federation   how many samples and which labels each client has
+theory       the admissible step sizes
+tune         what a search found
+reproduce    the figures of the paper
+"""
+
+from feddr.plots.curves import (
+    COLOURS,
+    LINES,
+    MARKERS,
+    curves,
+    has_personal,
+    has_time,
+    personal_curves,
+    save,
+    time_curves,
+)
+from feddr.plots.timeline import timeline
+
+__all__ = [
+    "COLOURS",
+    "LINES",
+    "MARKERS",
+    "curves",
+    "has_personal",
+    "has_time",
+    "personal_curves",
+    "save",
+    "time_curves",
+    "timeline",
+]

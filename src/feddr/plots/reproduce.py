@@ -1,0 +1,201 @@
+"""The figures of ``feddr reproduce``: a row of three panels for each experiment, a line with a band for each method."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from feddr.history import History
+from feddr.plots import COLOURS
+from feddr.reproduce.bands import band
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    Lines = Mapping[str, Sequence[History]]
+
+METRICS = {
+    "train_loss": "training loss",
+    "train_accuracy": "training accuracy (%)",
+    "test_accuracy": "test accuracy (%)",
+}
+AXES = {"round": "round", "megabytes": "megabytes sent, up and down", "time": "virtual time (s)"}
+WHERE = {"": "at the global model xbar", "personal_": "each client's own model on its own data"}
+COLOUR_OF = {
+    "FedDR": COLOURS[0],
+    "AsyncFedDR": COLOURS[1],
+    "FedAvg": COLOURS[6],
+    "FedProx": COLOURS[2],
+    "FedPD": COLOURS[3],
+    "SCAFFOLD": COLOURS[4],
+    "FedDyn": COLOURS[1],
+    "FedAvgM": COLOURS[5],
+    "FedBuff": COLOURS[2],
+    "FedAsync": COLOURS[6],
+    "FedMid": COLOURS[1],
+    "FedDualAvg": COLOURS[2],
+}
+"""A method has one colour in all figures."""
+
+DASHES = {"(published)": "--", "start xbar)": ":"}
+"""Ends of labels whose lines are not solid: other settings of a method that has several."""
+
+LOSSES = 1e-3, 10.0
+"""Losses beyond are cut off: a method that diverges must not press the others into a line."""
+
+
+class LineStyle(NamedTuple):
+    """How a line is drawn."""
+
+    colour: str
+    dash: str
+    marker: str
+
+
+def styles(labels: Iterable[str]) -> dict[str, LineStyle]:
+    """Return a style for each line: a colour for each method, dashes for its other settings."""
+    found = {}
+    for i, label in enumerate(labels):
+        colour = COLOUR_OF.get(label.split(" ")[0].rstrip(",()"), COLOURS[i % len(COLOURS)])
+        dash = next((dash for end, dash in DASHES.items() if label.endswith(end)), "-")
+        found[label] = LineStyle(colour, dash, "os^DvPX*h"[i % 9])
+    return found
+
+
+def panels(rows: "Mapping[str, Lines]", title: str, x: str, prefix: str = "") -> "Figure":
+    """Return three panels for each row; lines are means over the seeds, bands go from the least to the largest.
+
+    Parameters
+    ----------
+    rows
+        By title, for each line its histories, one for each seed.
+    x
+        "round", "megabytes" or "time".
+    prefix
+        "" for the metrics at xbar, "personal_" for those of the clients' own models.
+    """
+    from matplotlib.figure import Figure
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
+
+    height = 2.35 * len(rows) + 1.1
+    figure = Figure(figsize=(10.5, height), layout=ConstrainedLayoutEngine(h_pad=0.05, w_pad=0.06))
+    figure.suptitle(f"{title}:\n{WHERE[prefix]}", fontsize=11)
+    fullest = max(rows.values(), key=len)
+    same = all(set(lines) <= set(fullest) for lines in rows.values())
+    for i, (name, lines) in enumerate(rows.items()):
+        drawn = styles(fullest if same else lines)
+        for j, (metric, label) in enumerate(METRICS.items()):
+            axes = figure.add_subplot(len(rows), 3, 3 * i + j + 1)
+            _draw(axes, lines, drawn, prefix + metric, x)
+            axes.set_ylabel(label, fontsize=8)
+            if j == 1:
+                axes.set_title(name.replace("$", r"\$"), fontsize=9)
+            if i == len(rows) - 1:
+                axes.set_xlabel(AXES[x], fontsize=8)
+            if j == 2 and not same:
+                axes.legend(fontsize=6, frameon=False, loc="best")
+    if same:
+        handles, names = figure.axes[3 * list(rows.values()).index(fullest)].get_legend_handles_labels()
+        figure.legend(handles, names, loc="outside lower center", ncols=4, fontsize=8, frameon=False)
+    return figure
+
+
+def _draw(axes: "Axes", lines: "Lines", drawn: Mapping[str, LineStyle], metric: str, x: str) -> None:
+    loss = metric.endswith("loss")
+    scale = 1.0 if loss else 100.0
+    for label, histories in lines.items():
+        points = band(histories, metric, x)
+        style = drawn[label]
+        # A line without points stays in the legend.
+        xs, mean, low, high = zip(*points, strict=True) if points else ((), (), (), ())
+        axes.plot(
+            xs,
+            [scale * value for value in mean],
+            color=style.colour,
+            linestyle=style.dash,
+            marker=style.marker,
+            markevery=max(1, len(points) // 6),
+            markersize=3,
+            linewidth=1.3,
+            label=label,
+        )
+        if len(histories) > 1 and points:
+            edges = [scale * value for value in low], [scale * value for value in high]
+            axes.fill_between(xs, *edges, color=style.colour, alpha=0.12, linewidth=0)
+    if x == "megabytes":
+        # SCAFFOLD sends twice as much in a round; beyond what the others have sent there is nothing to compare.
+        ends = sorted(points[-1].x for histories in lines.values() if (points := band(histories, metric, x)))
+        axes.set_xlim(right=1.03 * ends[len(ends) // 2] if ends else None)
+    axes.tick_params(labelsize=7)
+    axes.grid(alpha=0.25, linewidth=0.5)
+    axes.spines[["top", "right"]].set_visible(False)
+    if loss:
+        _loss_scale(axes, lines, metric, x)
+
+
+def _loss_scale(axes: "Axes", lines: "Lines", metric: str, x: str) -> None:
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    values = [point.mean for histories in lines.values() for point in band(histories, metric, x)]
+    values = [value for value in values if math.isfinite(value) and value > 0]
+    if not values:
+        return
+    low, high = max(LOSSES[0], min(values)), min(LOSSES[1], max(values))
+    if high > low:
+        axes.set_yscale("log")
+        axes.set_ylim(0.9 * low, 1.1 * high)
+        subs = (1, 1.5, 2, 3, 4, 6, 8) if high < 10 * low else (1, 2, 5) if high < 100 * low else (1,)
+        axes.yaxis.set_major_locator(LogLocator(subs=subs))
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        axes.yaxis.set_minor_formatter(NullFormatter())
+
+
+class Dot(NamedTuple):
+    """A point of the sparsity-accuracy curve: the row that it is from, and means over the seeds, as shares."""
+
+    row: str
+    sparsity: float
+    accuracy: float
+    least: float
+    largest: float
+
+
+def curve(dots: Mapping[str, Sequence[Dot]], title: str) -> "Figure":
+    """Return test accuracy against the share of zeros, a line for each method and a point for each strength."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7.2, 4.6), layout="constrained")
+    axes = figure.add_subplot()
+    for label, style in styles(dots).items():
+        found = dots[label]
+        means = [100 * dot.accuracy for dot in found]
+        spread = [
+            [100 * (dot.accuracy - dot.least) for dot in found],
+            [100 * (dot.largest - dot.accuracy) for dot in found],
+        ]
+        axes.errorbar(
+            [100 * dot.sparsity for dot in found],
+            means,
+            yerr=spread,
+            color=style.colour,
+            marker=style.marker,
+            linewidth=1.5,
+            capsize=2,
+            label=label,
+        )
+        for dot, mean in zip(found, means, strict=True):
+            axes.annotate(
+                dot.row,
+                (100 * dot.sparsity, mean),
+                textcoords="offset points",
+                xytext=(4, 4),
+                fontsize=6,
+                color=style.colour,
+            )
+    axes.set_xlabel("zeros in xbar (%)")
+    axes.set_ylabel("test accuracy at xbar (%)")
+    axes.set_title(title, fontsize=10)
+    axes.grid(alpha=0.25, linewidth=0.5)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False, fontsize=8)
+    return figure

@@ -1,0 +1,240 @@
+"""The folder of an experiment: what is left of it when the program has ended."""
+
+import contextlib
+import csv
+import itertools
+import json
+import shutil
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+from feddr.storage import files
+from feddr.storage import untrusted
+from feddr.config import Config
+from feddr.config import ConfigError
+from feddr.config import dumps
+from feddr.history import COLUMNS
+from feddr.history import History
+from feddr.runs import stored
+
+if TYPE_CHECKING:
+    from feddr.data import FederatedData
+    from feddr.engines.result import Result
+
+CONFIG, CHECKPOINTS, PROGRESS = "config.toml", ".checkpoints", "progress.json"
+"""What a folder holds beside the results, the last two until all methods have ended well."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one method.
+
+    Parameters
+    ----------
+    status
+        ``"finished"``, ``"interrupted"`` or ``"diverged in round 7"``.
+    result
+        None where the method diverged, when the history ends at the last evaluation before, and where it ended before
+        the program was started again.
+    reason
+        Why it diverged.
+    """
+
+    label: str
+    status: str
+    history: History
+    result: "Result | None" = None
+    reason: str = ""
+
+    @property
+    def diverged(self) -> bool:
+        """Whether the method met a NaN or an infinity."""
+        return self.status.startswith("diverged")
+
+
+class Folder:
+    """A new folder, which is gone again if nothing is saved in it.
+
+    Parameters
+    ----------
+    config
+        The experiment. Its folder is ``runs/<name>``, or ``runs/<name>-2`` and so on if there is one.
+    out
+        Another folder instead, new or empty.
+    """
+
+    def __init__(self, config: Config, out: Path | None = None) -> None:
+        self.config, self.done = config, dict[str, Outcome]()
+        self._lock: files.Lock | None = None
+        self._resumed = False
+        try:
+            if out is None:
+                self.path, self._made = _next(Path("runs", config.name))
+            elif out.is_dir() and not any(out.iterdir()):
+                self.path, self._made = out, []
+            else:
+                self.path, self._made = out, _new(out)
+        except FileExistsError:
+            raise ConfigError(f"--out must be a new or an empty folder, {out} is not.") from None
+        except OSError as error:
+            raise ConfigError(f"{out or Path('runs')}: cannot be written, {error.strerror}.") from None
+
+    @classmethod
+    def reopen(cls, config: Config, path: Path) -> Self:
+        """Return the folder of an experiment that was cut off, with what has become of its methods so far."""
+        folder = cls.__new__(cls)
+        folder.config, folder.path, folder._made, folder._resumed = config, path, [], True
+        if not (path / CHECKPOINTS / PROGRESS).is_file():
+            raise ConfigError(f"{path} holds nothing to go on with: its run has ended, or never began.")
+        untrusted.check_links(*path.iterdir())
+        folder._lock = _hold(path)
+        try:
+            notes = dict(untrusted.json(path / CHECKPOINTS / PROGRESS).items())
+            labels = [method.label for method in config.algorithms if method.label in notes]
+            folder.done = {label: _ended(label, path, **notes[label]) for label in labels}
+        except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+            folder._lock.release()
+            raise ConfigError(f"{path / CHECKPOINTS / PROGRESS}: cannot be read, {error}.") from None
+        return folder
+
+    def start(self) -> None:
+        """Hold the folder, so that nobody else works in it, and write down what is needed to go on."""
+        self._lock = _hold(self.path)
+        try:
+            files.replace(self.path / CONFIG, dumps(self.config).encode())
+            (self.path / CHECKPOINTS).mkdir()
+            self._note()
+        except OSError as error:
+            raise ConfigError(f"{self.path}: cannot be written, {error.strerror}.") from None
+
+    def describe(self, data: "FederatedData") -> None:
+        """Write down the samples and labels of the clients, for reports."""
+        try:
+            if not (self.path / stored.CLIENTS).exists():
+                stored.write_clients(self.path / stored.CLIENTS, data)
+        except OSError as error:
+            raise ConfigError(f"{self.path}: cannot be written, {error.strerror}.") from None
+
+    def live(self, label: str) -> stored.Live:
+        """Return where the rows of a method go while it runs, for those who follow it."""
+        return stored.Live(self.path / CHECKPOINTS / f"{label}.csv")
+
+    def checkpoint(self, label: str) -> Path:
+        """Return where the checkpoints of a method lie."""
+        return self.path / CHECKPOINTS / label
+
+    def finish(self, outcome: Outcome) -> None:
+        """Note that a method has ended, and drop its checkpoints, unless it diverged: the last good state stays."""
+        self.done[outcome.label] = outcome
+        self._note()
+        self.live(outcome.label).end()
+        if not outcome.diverged:
+            shutil.rmtree(self.checkpoint(outcome.label), ignore_errors=True)
+
+    def close(self) -> None:
+        """Let others have the folder; where all methods have ended well, there is nothing left to go on with."""
+        self.discard_if_empty()
+        if self._lock is None:
+            return
+        ended = [self.done.get(method.label) for method in self.config.algorithms]
+        if all(outcome is not None and not outcome.diverged for outcome in ended):
+            shutil.rmtree(self.path / CHECKPOINTS, ignore_errors=True)
+        self._lock.release()
+
+    def save(self, outcome: Outcome) -> None:
+        """Write the files of one method, and with them the config."""
+        from feddr import plots
+
+        files.replace(self.path / CONFIG, dumps(self.config).encode())
+        folder = self.path / outcome.label
+        folder.mkdir(exist_ok=True)
+        if outcome.result is None:
+            with files.replacing(folder / "history.csv") as path:
+                outcome.history.to_csv(path)
+        else:
+            outcome.result.save(folder)
+            parts = stored.participation(outcome.result.state.updates, outcome.result.events)
+            stored.write_participation(folder / stored.PARTICIPATION, parts)
+        histories = {outcome.label: outcome.history}
+        if plots.has_personal(histories):
+            plots.save(plots.personal_curves(histories), folder / "personal.png")
+
+    def save_comparison(self, outcomes: Sequence[Outcome]) -> None:
+        """Write what compares the methods: all histories, their last rows, and figures."""
+        from feddr import plots
+
+        with _writer(self.path / "comparison.csv", ["algorithm", *COLUMNS]) as writer:
+            for outcome in outcomes:
+                writer.writerows({"algorithm": outcome.label, **asdict(row)} for row in outcome.history.rows)
+        with _writer(self.path / "summary.csv", ["algorithm", "status", *COLUMNS]) as writer:
+            for outcome in outcomes:
+                numbers = {} if outcome.diverged else asdict(outcome.history.last)
+                writer.writerow({"algorithm": outcome.label, "status": outcome.status, **numbers})
+        histories = {outcome.label: outcome.history for outcome in outcomes if outcome.history.rows}
+        if histories:
+            plots.save(plots.curves(histories, self.config.name), self.path / "comparison.png")
+        if plots.has_time(histories):
+            plots.save(plots.time_curves(histories, self.config.name), self.path / "time.png")
+        if plots.has_personal(histories):
+            plots.save(plots.personal_curves(histories, self.config.name), self.path / "personal.png")
+
+    def discard_if_empty(self) -> None:
+        """Remove the folder, and those above that were made for it, if there is no result and no checkpoint in it."""
+        if self._lock is not None and not self._resumed and self.path.is_dir() and self._is_worthless():
+            shutil.rmtree(self.path / CHECKPOINTS, ignore_errors=True)
+            for name in (CONFIG, stored.CLIENTS):
+                (self.path / name).unlink(missing_ok=True)
+            self._lock.release()
+        with contextlib.suppress(OSError):  # a folder that is not empty stays, and so do those above it
+            for folder in self._made:
+                folder.rmdir()
+
+    def _is_worthless(self) -> bool:
+        names = {path.name for path in self.path.iterdir()} - {CONFIG, CHECKPOINTS, stored.CLIENTS, files.LOCK}
+        return not names and not any(self.path.glob(f"{CHECKPOINTS}/*/[0-9]*"))
+
+    def _note(self) -> None:
+        notes = {label: {"status": one.status, "reason": one.reason} for label, one in self.done.items()}
+        files.replace(self.path / CHECKPOINTS / PROGRESS, (json.dumps(notes, indent=1) + "\n").encode())
+
+
+def _ended(label: str, path: Path, status: str, reason: str) -> Outcome:
+    """Return what became of a method before, by its note and its history."""
+    found = Outcome(label, str(status), History.from_csv(path / label / "history.csv"), reason=str(reason))
+    if not found.diverged and not found.history.rows:
+        raise ValueError(f"{label} ended without a row in its history")
+    return found
+
+
+def _hold(folder: Path) -> files.Lock:
+    try:
+        return files.Lock(folder)
+    except OSError as error:
+        raise ConfigError(f"{folder}: cannot be written, {error.strerror}.") from None
+
+
+def _new(path: Path) -> list[Path]:
+    """Make a folder that must not exist, and return what was made, innermost first."""
+    made = [folder for folder in (path, *path.parents) if not folder.exists()]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.mkdir()
+    return made
+
+
+def _next(path: Path) -> tuple[Path, list[Path]]:
+    """Make ``path``, else ``path-2``, ``path-3``, ...; two runs that start together get two folders."""
+    for number in itertools.count(1):
+        candidate = path if number == 1 else path.with_name(f"{path.name}-{number}")
+        with contextlib.suppress(FileExistsError):
+            return candidate, _new(candidate)
+    raise AssertionError("itertools.count ends")
+
+
+@contextlib.contextmanager
+def _writer(path: Path, columns: Sequence[str]) -> "Iterator[csv.DictWriter[str]]":
+    with open(path, "w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, columns)
+        writer.writeheader()
+        yield writer

@@ -1,0 +1,156 @@
+"""What a run leaves for its report beside its results: who took part, whose data, and rows while it goes on."""
+
+import contextlib
+import csv
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from statistics import fmean
+from typing import TYPE_CHECKING, NamedTuple
+
+from feddr.storage import files
+from feddr.storage import untrusted
+from feddr.history import COLUMNS
+from feddr.history import COUNTERS
+from feddr.history import Row
+
+if TYPE_CHECKING:
+    from feddr.data import FederatedData
+    from feddr.engines.clock.events import Event
+
+CLIENTS, PARTICIPATION = "clients.csv", "participation.csv"
+"""Of the whole experiment: samples and labels of each client. Of one method: updates and staleness of each."""
+
+
+class Contribution(NamedTuple):
+    """What a client contributed: its updates, and how stale they were.
+
+    Parameters
+    ----------
+    measured
+        Updates whose staleness is known: an engine without a clock measures none, and one with a clock records a
+        limited number of events.
+    staleness_mean, staleness_max
+        Of those; NaN where there are none.
+    """
+
+    client: int
+    updates: int
+    measured: int = 0
+    staleness_mean: float = float("nan")
+    staleness_max: float = float("nan")
+
+
+def participation(updates: Mapping[int, int], events: "Iterable[Event]" = ()) -> list[Contribution]:
+    """Return what each client that took part contributed, from a run's state and events.
+
+    Examples
+    --------
+    >>> from feddr.engines.clock.events import Event
+    >>> job = Event(0, "sending", 0.0, 1.0, read=2, arrived=5)
+    >>> participation({0: 1, 3: 2}, [job])[0]
+    Part(client=0, updates=1, measured=1, staleness_mean=3.0, staleness_max=3)
+    """
+    arrived = ((event.client, event.arrived - event.read) for event in events if event.arrived >= 0)
+    return _parts(updates, arrived)
+
+
+def from_log(path: Path) -> list[Contribution]:
+    """Return the same from the log of a deployed run; a client that sent an update again has sent one."""
+    newest: dict[tuple[int, int], int] = {}
+    with open(path, encoding="utf-8") as file:
+        for line in file:
+            with contextlib.suppress(ValueError, KeyError, TypeError):  # the line that is being written
+                entry = json.loads(line)
+                if entry["event"] == "accepted":
+                    newest[int(entry["client"]), int(entry["number"])] = int(entry["staleness"])
+    updates: dict[int, int] = {}
+    for client, _ in newest:
+        updates[client] = updates.get(client, 0) + 1
+    return _parts(updates, ((client, staleness) for (client, _), staleness in newest.items()))
+
+
+def write_participation(path: Path, parts: Sequence[Contribution]) -> None:
+    """Write a line for each client that took part."""
+    with files.replacing(path) as beside, open(beside, "w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(Contribution._fields)
+        writer.writerows(parts)
+
+
+def read_participation(path: Path) -> list[Contribution]:
+    """Read what ``write_participation`` wrote."""
+    with open(path, newline="", encoding="utf-8") as file:
+        reader = csv.reader(file)
+        if next(reader, None) != list(Contribution._fields):
+            raise ValueError(f"its first line must be {','.join(Contribution._fields)}")
+        return [Contribution(int(i), int(k), int(m), float(mean), float(most)) for i, k, m, mean, most in reader]
+
+
+def write_clients(path: Path, data: "FederatedData") -> None:
+    """Write the samples and labels of each client, unless they are made on demand, when nobody has counted them."""
+    from feddr.datasets.summary import summarise
+
+    if data.on_demand is None and {"x", "y"} <= set(data.train.samples):
+        with files.replacing(path) as beside:
+            summarise(data).to_csv(beside)
+
+
+class Live:
+    """The rows of a run that goes on, for those who follow it; history.csv takes their place when it has ended.
+
+    A disk that refuses does not end the run: whoever follows it then misses rows.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._begun = False
+
+    def add(self, row: Row) -> None:
+        """Append a row, after those of the same run before it was cut off."""
+        with contextlib.suppress(OSError):
+            if not self._begun:
+                self._begin(row.round)
+            with open(self.path, "a", newline="", encoding="utf-8") as file:
+                csv.DictWriter(file, COLUMNS).writerow(asdict(row))
+
+    def end(self) -> None:
+        """Remove the file."""
+        self.path.unlink(missing_ok=True)
+
+    def _begin(self, first: int) -> None:
+        before = [row for row in read_rows(self.path) if row["round"] < first] if self.path.exists() else []
+        with open(self.path, "w", newline="", encoding="utf-8") as file:
+            writer = csv.DictWriter(file, COLUMNS, restval="nan")
+            writer.writeheader()
+            for row in before:
+                writer.writerow({name: int(value) if name in COUNTERS else value for name, value in row.items()})
+        self._begun = True
+
+
+def read_rows(path: Path) -> list[dict[str, float]]:
+    """Return the rows of a history that may be older than this program, or in the midst of being written."""
+    text = untrusted.read(path).decode()
+    reader = csv.DictReader(text[: text.rfind("\n") + 1].splitlines())
+    known = [name for name in reader.fieldnames or () if name in COLUMNS]
+    if "round" not in known:
+        raise ValueError("a history has a column round")
+    rows = []
+    for line in reader:
+        with contextlib.suppress(TypeError, ValueError):  # half a line, from a disk that was full
+            row = {name: float(line[name]) for name in known}
+            if math.isfinite(row["round"]):
+                rows.append(row)
+    return rows
+
+
+def _parts(updates: Mapping[int, int], arrived: Iterable[tuple[int, int]]) -> list[Contribution]:
+    stale: dict[int, list[int]] = {}
+    for client, staleness in arrived:
+        stale.setdefault(client, []).append(staleness)
+    return [
+        Contribution(i, count, len(stale[i]), fmean(stale[i]), max(stale[i])) if i in stale else Contribution(i, count)
+        for i, count in sorted(updates.items())
+    ]

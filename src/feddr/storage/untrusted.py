@@ -1,0 +1,34 @@
+"""Small files and folders that somebody else may have made: read up to a limit, and never written through a link."""
+
+import json as standard
+import os
+from pathlib import Path
+from typing import Any
+
+from feddr.storage import limits
+
+
+def read(path: Path, most: int = limits.RECORD) -> bytes:
+    """Return the bytes of a file, or raise ValueError where there are more than ``most``; OSError as ``open`` does."""
+    with open(path, "rb") as file:
+        data = file.read(most + 1)
+    if len(data) > most:
+        raise ValueError(f"{path}: has more than the {most:,} bytes that such a file may have.")
+    return data
+
+
+def json(path: Path, most: int = limits.RECORD) -> Any:
+    """Return what a file of JSON holds, or raise ValueError where it is none, or nested too deeply."""
+    try:
+        return standard.loads(read(path, most))
+    except RecursionError:
+        raise ValueError(f"{path}: nested too deeply.") from None
+
+
+def check_links(*places: Path) -> None:
+    """Refuse files and folders that lead elsewhere, so that nothing is overwritten there."""
+    for place in places:
+        found = [Path(here, name) for here, folders, files in os.walk(place) for name in (*folders, *files)]
+        for path in (place, *found):
+            if path.is_symlink():
+                raise ValueError(f"{path} is a link, and results are not written through links; remove it.")

@@ -1,0 +1,6 @@
+"""Checks of what users give: every refusal names the requirement, the value and the remedy.
+
+scalars      whole numbers, real numbers, fields of frozen dataclasses
+arrays       samples and parameters as NumPy arrays, without loss
+messages     an error as one line that is safe to print
+"""

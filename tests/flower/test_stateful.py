@@ -1,0 +1,119 @@
+"""Hundreds of random histories of losses, repeats, delays, crashes and restarts; see ``machine`` for what must hold."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis.stateful import invariant
+
+import feddr
+from feddr.algorithms import Algorithm, Roles
+from feddr.engines.shared.aggregation import WeightedUpload, weighted_sum
+from feddr.engines.shared.randomness import client_rng, sampling_rng
+from feddr.flower import rounds
+from tests.flower.state_machine import CLIENTS, SEED, WEIGHTS, Machine, problem, solve
+
+pytestmark = pytest.mark.slow
+
+
+def undisturbed(algorithm: Algorithm, sampling: feddr.sampling.Sampling, rounds: int) -> Any:
+    """Return xbar of the rules in a plain loop."""
+    roles = Roles(algorithm, np.array(WEIGHTS))
+    x0, server = problem().init, algorithm.server(problem().init)
+    clients: dict[int, Any] = {}
+    updates = dict.fromkeys(range(CLIENTS), 0)
+    for k in range(1, rounds + 1):
+        xbar, uploads = algorithm.broadcast(server), []
+        for i in sampling.draw(CLIENTS, sampling_rng(SEED, k)).tolist():
+            new, rules = i not in clients, roles.client(i)
+            c = clients.get(i) or rules.client(x0, xbar)
+            sub = rules.subproblem(c, xbar)
+            solution = solve(i, sub, client_rng(SEED, i, updates[i]))
+            clients[i], upload = rules.finish(c, xbar, sub, solution)
+            uploads.append(WeightedUpload(roles.mean_weights[i], WEIGHTS[i], new, upload))
+            updates[i] += 1
+        server = roles.server.aggregate(server, weighted_sum(uploads), lambda x, _: x)
+    return server.xbar
+
+
+class Rounds(Machine):
+    """Two of three clients a round; whatever happened on the way, the run ends as if nothing had."""
+
+    method = feddr.FedDR(eta=[0.8, 0.3, 1.7], alpha=1.4, init="joining")
+    sampling = feddr.sampling.Uniform(2)
+    settings = {"rounds": 4, "evaluate_every": 2}  # noqa: RUF012
+
+    @invariant()
+    def each_update_counts_once(self) -> None:
+        """A round has two updates, so the numbers of all clients add up to twice the rounds and what is waiting."""
+        if self.server is not None:
+            ledger = self.server.ledger
+            self.adds_up(2 * ledger.version + len(ledger.pending))
+
+    def end(self) -> None:
+        self.heal()
+        self.play_on(5000.0)
+        assert self.server is not None
+        assert rounds.finished(self.server)
+        self.each_update_counts_once()
+        if not self.disturbed:
+            xbar = undisturbed(self.method, self.sampling, 4)
+            np.testing.assert_allclose(self.server.ledger.server.xbar, xbar, rtol=0, atol=1e-12)
+
+
+class Async(Machine):
+    """A step for each arrival; the version is the number of accepted updates, and nobody is forgotten."""
+
+    method = feddr.AsyncFedDR(eta=[0.8, 0.3, 1.7], alpha=0.9)
+    settings = {"rounds": 10_000, "evaluate_every": 5_000}  # noqa: RUF012
+
+    @invariant()
+    def each_update_counts_once(self) -> None:
+        if self.server is not None:
+            self.adds_up(self.server.ledger.version)
+            assert not self.server.ledger.pending
+
+    def end(self) -> None:
+        self.heal(usual=40.0)
+        self.play_on(700.0)  # longer than any fault or pause lasts
+        assert self.server is not None
+        before = dict(self.server.ledger.entries)
+        self.play_on(150.0)
+        ledger = self.server.ledger
+        assert all(ledger.number(i) >= before[i].number + 3 for i in range(CLIENTS))
+        self.each_update_counts_once()
+        self.the_books_balance()
+
+
+class Buffered(Machine):
+    """A step for every two arrivals, which are on the disk in between."""
+
+    method = feddr.AsyncFedDR(eta=0.8, alpha=0.9, buffer=2, init="full")
+    settings = {"rounds": 10_000, "evaluate_every": 5_000}  # noqa: RUF012
+
+    @invariant()
+    def each_update_counts_once(self) -> None:
+        if self.server is not None and self.server.ledger.version >= 0:
+            ledger = self.server.ledger
+            self.adds_up(CLIENTS + 2 * ledger.version + len(ledger.pending))
+
+    def end(self) -> None:
+        self.heal(usual=40.0)
+        self.play_on(200.0)
+        self.each_update_counts_once()
+        self.the_books_balance()
+
+
+def steps(examples: int) -> settings:
+    return settings(
+        max_examples=examples, stateful_step_count=20, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    )
+
+
+TestRounds = Rounds.TestCase
+TestRounds.settings = steps(120)
+TestAsync = Async.TestCase
+TestAsync.settings = steps(80)
+TestBuffered = Buffered.TestCase
+TestBuffered.settings = steps(40)

@@ -1,0 +1,80 @@
+import re
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from feddr.xla.dense import FEW_ROWS, FEW_WEIGHTS, SOME_ROWS, dense
+
+
+def plain(x: jax.Array, weight: jax.Array) -> jax.Array:
+    return x @ weight
+
+
+LARGE = FEW_WEIGHTS // 64 + 1
+SHAPES = [
+    (1, 3, 2),
+    (10, 60, 32),
+    (FEW_ROWS, 64, LARGE),
+    (FEW_ROWS + 1, 64, LARGE),
+    (SOME_ROWS, 64, 33),
+    (SOME_ROWS + 1, 64, 33),
+]
+
+
+@pytest.mark.parametrize(("rows", "inputs", "outputs"), SHAPES)
+def test_value_gradients_and_hessian_are_those_of_the_product(rows: int, inputs: int, outputs: int) -> None:
+    rng = np.random.default_rng(rows)
+    with jax.enable_x64(True):
+        x, weight = jnp.asarray(rng.normal(size=(rows, inputs))), jnp.asarray(rng.normal(size=(inputs, outputs)))
+        v = jnp.asarray(rng.normal(size=(inputs, outputs)))
+
+        def derivatives(layer: Callable[[jax.Array, jax.Array], jax.Array]) -> list[jax.Array]:
+            def value(x: jax.Array, weight: jax.Array) -> jax.Array:
+                return jnp.sum(jnp.tanh(layer(x, weight)))
+
+            def all_of_them(x: jax.Array, weight: jax.Array) -> list[jax.Array]:
+                gradient = jax.grad(value, argnums=(0, 1))
+                curvature = jax.jvp(lambda w: gradient(x, w)[1], (weight,), (v,))[1]
+                return [value(x, weight), *gradient(x, weight), curvature]
+
+            return jax.jit(all_of_them)(x, weight)
+
+        for ours, theirs in zip(derivatives(dense), derivatives(plain), strict=True):
+            np.testing.assert_allclose(ours, theirs, rtol=1e-11, atol=1e-11)
+
+
+def test_clients_side_by_side() -> None:
+    rng = np.random.default_rng(0)
+    with jax.enable_x64(True):
+        x, weight = jnp.asarray(rng.normal(size=(3, 5, 50))), jnp.asarray(rng.normal(size=(3, 50, 60)))
+
+        def gradient(x: jax.Array, weight: jax.Array) -> jax.Array:
+            return jax.grad(lambda w: jnp.sum(dense(x, w) ** 2))(weight)
+
+        together = jax.jit(jax.vmap(gradient))(x, weight)
+        for i in range(3):
+            np.testing.assert_allclose(together[i], gradient(x[i], weight[i]), rtol=1e-12)
+
+
+def test_the_gradient_of_an_activation_is_computed_once_and_not_for_each_weight(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The compiled code of the new weight, the one computation of that shape, compares nothing with zero."""
+    x, weight = jnp.ones((10, 61)), jnp.ones((61, 37))
+
+    def compares() -> bool:
+        @jax.jit
+        def step(x: jax.Array, weight: jax.Array) -> jax.Array:
+            return weight - 0.1 * jax.grad(lambda w: jnp.sum(jax.nn.relu(dense(x, w)) ** 2))(weight)
+
+        text = step.lower(x, weight).compile().as_text() or ""
+        bodies = [body for body in text.split("\n\n") if re.search(r"^%.* -> f32\[61,37\]", body)]
+        assert bodies
+        return any("compare(" in body for body in bodies)
+
+    assert not compares()
+    monkeypatch.setattr("feddr.xla.dense._computed", lambda d: d)
+    assert compares()
