@@ -42,7 +42,7 @@ def throughput(hidden: int, epochs: int) -> tuple[float, float, float]:
             feddr.AsyncFedDR(eta=10.0),
             local=local,
             updates=updates,
-            delays=delays.UniformSpeed(1.0, 2.0),
+            clock=feddr.Clock(delays.UniformSpeed(1.0, 2.0)),
             seed=repeat,
             evaluate_every=updates,
         )

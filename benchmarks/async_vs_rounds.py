@@ -34,7 +34,7 @@ def histories(seed: int, eta: float, alpha: float) -> tuple[feddr.History, feddr
         rounds=int(TIME / 2),
         evaluate_every=1,
         seed=seed,
-        delays=speeds,
+        clock=feddr.Clock(speeds),
     )
     clock = feddr.simulate_async(
         problem,
@@ -43,7 +43,7 @@ def histories(seed: int, eta: float, alpha: float) -> tuple[feddr.History, feddr
         updates=int(TIME * CLIENTS / 1.5),
         evaluate_every=CLIENTS,
         seed=seed,
-        delays=speeds,
+        clock=feddr.Clock(speeds),
     )
     return rounds.history, clock.history
 

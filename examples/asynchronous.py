@@ -49,13 +49,15 @@ def main(argv: Sequence[str] | None = None) -> Findings:
     local = feddr.local.SGD(lr=0.01, epochs=epochs, batch_size=10)
     delays = feddr.delays.Combined([feddr.delays.Fixed(SECONDS), feddr.delays.Network(latency=0.1)])
 
-    waiting = feddr.simulate(problem, feddr.FedDR(), local=local, delays=delays, rounds=rounds, evaluate_every=1)
+    waiting = feddr.simulate(
+        problem, feddr.FedDR(), local=local, clock=feddr.Clock(delays), rounds=rounds, evaluate_every=1
+    )
     end = waiting.history.last.time
     taking = feddr.simulate_async(
         problem,
         feddr.AsyncFedDR(),
         local=local,
-        delays=delays,
+        clock=feddr.Clock(delays),
         updates=10_000,  # more than fit; the clock ends the run
         evaluate_every=10,
         callback=lambda progress: progress.row is not None and progress.row.time >= end,

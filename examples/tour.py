@@ -63,7 +63,7 @@ def main(argv: Sequence[str] | None = None) -> Findings:
     checkpoint = folder / "checkpoint"
     shutil.rmtree(checkpoint, ignore_errors=True)
     run(sparse, method, rounds=rounds // 2, checkpoint=checkpoint)
-    again = run(sparse, method, rounds=rounds, checkpoint=checkpoint, resume=True)
+    again = run(sparse, method, rounds=rounds, checkpoint=feddr.Checkpoint(checkpoint, resume=True))
     resumed = tree.norm(tree.sub(again.params, results["FedDR with l1"].params))
     print(f"Stopped after {rounds // 2} rounds and resumed: the model differs by {resumed} from the one above.")
 

@@ -32,8 +32,10 @@ if TYPE_CHECKING:
         MimeLite,
         Scaffold,
     )
+    from feddr.checkpoint import Checkpoint
     from feddr.data import FederatedData
     from feddr.engines.asynchronous import simulate_async
+    from feddr.engines.clock.settings import Clock
     from feddr.engines.reference import reference
     from feddr.engines.result import Result
     from feddr.engines.shared.errors import DivergedError
@@ -46,8 +48,10 @@ _HOMES = {
         *("AsyncFedDR", "FedAdagrad", "FedAdam", "FedAsync", "FedAvg", "FedAvgM", "FedBuff", "FedDR", "FedDualAvg"),
         *("FedDyn", "FedMid", "FedOpt", "FedPD", "FedProx", "FedSplit", "FedYogi", "MimeLite", "Scaffold"),
     ),
+    "feddr.checkpoint": ("Checkpoint",),
     "feddr.data": ("FederatedData",),
     "feddr.engines.asynchronous": ("simulate_async",),
+    "feddr.engines.clock.settings": ("Clock",),
     "feddr.engines.reference": ("reference",),
     "feddr.engines.result": ("Result",),
     "feddr.engines.shared.errors": ("DivergedError",),
@@ -63,6 +67,8 @@ _MODULES = (
 
 __all__ = [
     "AsyncFedDR",
+    "Checkpoint",
+    "Clock",
     "DivergedError",
     "FedAdagrad",
     "FedAdam",

@@ -55,9 +55,9 @@ class Replay:
 
 
 @pytest.mark.parametrize("init", ["lazy", "full", "joining"])
-@pytest.mark.parametrize("model", [None, delays.UniformSpeed(1.0, 2.0)], ids=["no spread", "spread"])
+@pytest.mark.parametrize("clock", [None, feddr.Clock(delays.UniformSpeed(1.0, 2.0))], ids=["no spread", "spread"])
 def test_one_client_at_a_time_is_feddr_with_one_active_client(
-    problem: feddr.Problem, init: str, model: delays.Delay | None
+    problem: feddr.Problem, init: str, clock: feddr.Clock | None
 ) -> None:
     """Nobody works while another does, so nothing is stale: the iterates agree bit for bit."""
     ours: list[Tree] = []
@@ -69,7 +69,7 @@ def test_one_client_at_a_time_is_feddr_with_one_active_client(
     shared: dict[str, Any] = {"local": SGD, "seed": 3, "evaluate_every": 5}
     algorithm = feddr.AsyncFedDR(eta=0.8, alpha=1.4, init=init)
     result = feddr.simulate_async(
-        problem, algorithm, updates=20, concurrency=1, delays=model, callback=keep(ours), **shared
+        problem, algorithm, updates=20, concurrency=1, clock=clock, callback=keep(ours), **shared
     )
     arrivals = [event.client for event in result.events if event.arrived >= 0]
     arrivals = arrivals[problem.data.num_clients :] if init == "full" else arrivals
@@ -104,7 +104,13 @@ def test_late_batches_equal_early_jobs_bit_for_bit(
     smooth = feddr.Problem.classification(feddr.models.softmax(5, 3), class_data)
 
     def run(**changes: Any) -> feddr.Result:
-        arguments: dict[str, Any] = {"local": SGD, "updates": 40, "delays": ROUGH, "seed": 1, "evaluate_every": 20}
+        arguments: dict[str, Any] = {
+            "local": SGD,
+            "updates": 40,
+            "clock": feddr.Clock(ROUGH),
+            "seed": 1,
+            "evaluate_every": 20,
+        }
         return feddr.simulate_async(smooth, algorithm, **(arguments | changes))
 
     late = run()
@@ -118,7 +124,7 @@ def test_late_batches_equal_early_jobs_bit_for_bit(
 
 
 def steps_until_solved(problem: feddr.Problem, **changes: Any) -> feddr.Result:
-    arguments: dict[str, Any] = {"delays": delays.UniformSpeed(1.0, 2.0), "updates": 2500} | changes
+    arguments: dict[str, Any] = {"clock": feddr.Clock(delays.UniformSpeed(1.0, 2.0)), "updates": 2500} | changes
     return feddr.simulate_async(
         problem,
         feddr.AsyncFedDR(eta=1.0, alpha=1.2),
@@ -147,7 +153,7 @@ def test_l1_least_squares_with_stale_reads_against_scikit_learn(
 @pytest.mark.slow
 def test_simplex_with_drop_outs_against_cvxpy(regression_data: feddr.FederatedData) -> None:
     problem = feddr.Problem(squares, regression_data, np.full(6, 1 / 6), feddr.prox.Simplex(), "samples")
-    result = steps_until_solved(problem, delays=ROUGH)
+    result = steps_until_solved(problem, clock=feddr.Clock(ROUGH))
     exact = cvxpy_squares(problem, 6, constraints=lambda u: [u >= 0, cp.sum(u) == 1])
     assert any(event.kind == "lost" for event in result.events)
     assert np.max(np.abs(result.params - exact)) < 1e-6
@@ -188,7 +194,7 @@ def test_the_four_users_of_the_paper_step_by_step(four_users: delays.Trace) -> N
         problem,
         algorithm,
         local=feddr.local.Accelerated(tol=1e-12),
-        delays=four_users,
+        clock=feddr.Clock(four_users),
         updates=8,
         precision="float64",
         callback=keep,
@@ -221,4 +227,4 @@ def test_a_buffer_of_everybody_makes_rounds_where_speeds_are_equal(
     assert tree.norm(tree.sub(result.params, feddr.simulate(smooth, theirs, rounds=3, **shared).params)) < 1e-14
     assert result.tau == 0
     apart = delays.Fixed([1.0, 1.25, 1.5, 1.75])
-    assert feddr.simulate_async(smooth, ours, updates=2, delays=apart, **shared).tau == 1
+    assert feddr.simulate_async(smooth, ours, updates=2, clock=feddr.Clock(apart), **shared).tau == 1

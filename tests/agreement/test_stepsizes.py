@@ -185,7 +185,7 @@ def asynchronous(problem: feddr.Problem, eta: Any, init: str) -> feddr.Result:
         problem,
         feddr.AsyncFedDR(eta=eta, alpha=0.8, init=init),
         local=feddr.local.Accelerated(tol=1e-11),
-        delays=feddr.delays.Fixed([1.0, 1.3, 1.7, 2.1, 2.6]),
+        clock=feddr.Clock(feddr.delays.Fixed([1.0, 1.3, 1.7, 2.1, 2.6])),
         updates=3000,
         precision="float64",
         evaluate_every=3000,

@@ -202,8 +202,6 @@ def test_auto_takes_the_recommended_step_sizes_and_prints_them(capsys: pytest.Ca
     assert result.algorithm == feddr.FedDR(eta=best.eta, alpha=best.alpha, init="full", mean="all")
     assert f"eta = {best.eta:.4g}" in capsys.readouterr().err
     assert certificate(result).certified
-    again = run(problem, feddr.FedDR(eta=9.0, init="full"), eta="auto", alpha="auto")
-    assert again.algorithm == result.algorithm
     one = run(problem, feddr.FedDR(eta="auto", alpha=1.2, init="full"))
     assert one.algorithm.alpha == 1.2  # type: ignore[attr-defined]
     assert certificate(one).certified
@@ -212,14 +210,12 @@ def test_auto_takes_the_recommended_step_sizes_and_prints_them(capsys: pytest.Ca
     accurate = local.Accelerated(stopping=local.Relative(1e-3))
     relative = run(problem, feddr.FedDR(eta="auto", alpha="auto", init="full"), local=accurate)
     assert certificate(relative).certified
-    with pytest.raises(ValueError, match="FedAvg has no eta"):
-        feddr.simulate(problem, feddr.FedAvg(), local=accurate, rounds=1, eta="auto")
 
 
 def test_a_client_that_is_never_in_time_is_no_participant() -> None:
     """The theorem's p_i > 0 is that of updates that arrive, not of clients that are asked."""
     problem = make(0)
-    never = {"delays": delays.Fixed([1.0, 1.0, 1.0, math.inf]), "deadline": 2.0}
+    never = {"clock": feddr.Clock(delays.Fixed([1.0, 1.0, 1.0, math.inf]), deadline=2.0)}
     lazy = certificate(run(problem, safe(problem, init="lazy"), **never))
     assert failing(lazy) == {"arrivals"}
     assert not lazy.certified
@@ -242,14 +238,14 @@ class Lost:
 
 def test_a_full_start_without_somebody_is_none() -> None:
     problem = make(0)
-    found = certificate(run(problem, safe(problem), delays=Lost()))
+    found = certificate(run(problem, safe(problem), clock=feddr.Clock(Lost())))
     assert failing(found) == {"start"}
     assert "start: full, 1 of 4 missing (lazy, or full with everybody): FAILS" in str(found)
 
 
 def test_delays_that_lose_nothing_change_no_certificate() -> None:
     problem = make(0)
-    slow = {"delays": delays.Fixed([1.0, 2.0, 3.0, 4.0]), "deadline": 5.0}
+    slow = {"clock": feddr.Clock(delays.Fixed([1.0, 2.0, 3.0, 4.0]), deadline=5.0)}
     assert certificate(run(problem, safe(problem), **slow)) == certificate(run(problem, safe(problem)))
 
 

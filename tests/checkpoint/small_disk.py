@@ -65,10 +65,10 @@ def interrupted(folder: Path, spoil: Callable[[], Any], heal: Callable[[], Any])
 
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", CheckpointWarning)
-        result = go(problem, algorithm, 10, checkpoint=kept, checkpoint_every=1, callback=callback)
+        result = go(problem, algorithm, 10, checkpoint=feddr.Checkpoint(kept, every=1), callback=callback)
     told = [str(warning.message) for warning in caught if warning.category is CheckpointWarning]
     whole = digest(result) == digest(go(problem, algorithm, 10))
-    resumed = digest(go(problem, algorithm, 10, checkpoint=kept, resume=True)) == digest(result)
+    resumed = digest(go(problem, algorithm, 10, checkpoint=feddr.Checkpoint(kept, resume=True))) == digest(result)
     return {"warnings": told, "newest": [newest[k] for k in range(2, 11)], "same": whole and resumed}
 
 

@@ -123,7 +123,7 @@ def test_what_a_kill_left_of_a_save_is_swept_away(tmp_path: Path) -> None:
 def test_a_run_goes_on_from_the_checkpoint_before_the_damaged_one(tmp_path: Path) -> None:
     """The result is the same: only some rounds are computed twice."""
     problem, algorithm, kept = classes(), feddr.FedDR(eta=1.0), tmp_path / "kept"
-    go(problem, algorithm, 6, checkpoint=kept, checkpoint_every=2)
+    go(problem, algorithm, 6, checkpoint=feddr.Checkpoint(kept, every=2))
     flip(kept / "000000000006" / "clients-00000.safetensors", np.random.default_rng(5))
     seen: list[int] = []
     with pytest.warns(CheckpointWarning, match="round 6 is damaged: clients-00000.safetensors has changed"):
@@ -131,8 +131,7 @@ def test_a_run_goes_on_from_the_checkpoint_before_the_damaged_one(tmp_path: Path
             problem,
             algorithm,
             8,
-            checkpoint=kept,
-            resume=True,
+            checkpoint=feddr.Checkpoint(kept, resume=True),
             callback=lambda progress: seen.append(progress.round),
         )
     assert seen == [5, 6, 7, 8]

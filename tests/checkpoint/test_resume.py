@@ -27,8 +27,12 @@ class Case(NamedTuple):
 SOME = {"sampling": sampling.Uniform(3)}
 CASES = [
     Case("FedDR", feddr.FedDR(eta=1.0, alpha=1.2), {**SOME, "precision": "float64", "personal": True}),
-    Case("FedDR-late", feddr.FedDR(eta=1.0, init="joining"), {**SOME, "delays": ROUGH, "deadline": 1.5}),
-    Case("FedDR-full", feddr.FedDR(eta=1.0, init="full"), {"delays": delays.UniformSpeed(1.0, 2.0), "max_events": 9}),
+    Case("FedDR-late", feddr.FedDR(eta=1.0, init="joining"), {**SOME, "clock": feddr.Clock(ROUGH, deadline=1.5)}),
+    Case(
+        "FedDR-full",
+        feddr.FedDR(eta=1.0, init="full"),
+        {"clock": feddr.Clock(delays.UniformSpeed(1.0, 2.0), max_events=9)},
+    ),
     Case("FedPD", feddr.FedPD(eta=1.0), {}, composite=False),
     Case("Scaffold", feddr.Scaffold(), SOME, composite=False),
     Case("FedAvg", feddr.FedAvg(), SOME, composite=False),
@@ -38,14 +42,23 @@ CASES = [
     Case("FedDyn", feddr.FedDyn(eta=1.0), {**SOME, "personal": True}, composite=False),
     Case("FedAvgM", feddr.FedAvgM(), SOME, composite=False),
     Case("FedAdam", feddr.FedAdam(), {**SOME, "precision": "float64"}, composite=False),
-    Case("FedYogi", feddr.FedYogi(), {**SOME, "delays": ROUGH, "deadline": 1.5}, composite=False),
+    Case("FedYogi", feddr.FedYogi(), {**SOME, "clock": feddr.Clock(ROUGH, deadline=1.5)}, composite=False),
     Case("FedAdagrad", feddr.FedAdagrad(), SOME, composite=False),
     Case("FedOpt", feddr.FedOpt(optax.nadam(0.01), name="nadam(0.01)"), SOME, composite=False),
-    Case("AsyncFedDR", feddr.AsyncFedDR(eta=1.0, alpha=1.2), {"delays": ROUGH}),
-    Case("AsyncFedDR-some", feddr.AsyncFedDR(eta=1.0, buffer=3, init="joining"), {"delays": ROUGH, "concurrency": 4}),
-    Case("AsyncFedDR-full", feddr.AsyncFedDR(eta=1.0, init="full"), {"delays": ROUGH, "eager": True}),
-    Case("FedBuff", feddr.FedBuff(buffer=2), {"delays": delays.UniformSpeed(1.0, 2.0)}, composite=False),
-    Case("FedAsync", feddr.FedAsync(), {"delays": delays.Fixed([1.0, 2.0, 3.0, 4.0, 5.0, 6.0])}, composite=False),
+    Case("AsyncFedDR", feddr.AsyncFedDR(eta=1.0, alpha=1.2), {"clock": feddr.Clock(ROUGH)}),
+    Case(
+        "AsyncFedDR-some",
+        feddr.AsyncFedDR(eta=1.0, buffer=3, init="joining"),
+        {"clock": feddr.Clock(ROUGH), "concurrency": 4},
+    ),
+    Case("AsyncFedDR-full", feddr.AsyncFedDR(eta=1.0, init="full"), {"clock": feddr.Clock(ROUGH), "eager": True}),
+    Case("FedBuff", feddr.FedBuff(buffer=2), {"clock": feddr.Clock(delays.UniformSpeed(1.0, 2.0))}, composite=False),
+    Case(
+        "FedAsync",
+        feddr.FedAsync(),
+        {"clock": feddr.Clock(delays.Fixed([1.0, 2.0, 3.0, 4.0, 5.0, 6.0]))},
+        composite=False,
+    ),
 ]
 
 
@@ -56,7 +69,7 @@ def test_a_resumed_run_is_the_uninterrupted_one(case: Case, tmp_path: Path) -> N
     whole = go(problem, case.algorithm, length, **case.settings)
     rng = np.random.default_rng(len(case.name))
     first, second = sorted(rng.choice(np.arange(1, length), 2, replace=False).tolist())
-    kept: dict[str, Any] = {**case.settings, "checkpoint": tmp_path / "kept", "resume": True}
+    kept: dict[str, Any] = {**case.settings, "checkpoint": feddr.Checkpoint(tmp_path / "kept", resume=True)}
     go(problem, case.algorithm, length, **kept, callback=stop_at(first), threads=3)
     go(problem, case.algorithm, length, **kept, callback=stop_at(second), threads=1, client_memory=0)
     seen: list[int] = []
@@ -73,7 +86,7 @@ def test_certificates_go_on(tmp_path: Path) -> None:
     more: dict[str, Any] = {"local": local, "certify": True, "sampling": sampling.Uniform(2)}
     whole = go(problem, algorithm, 9, **more)
     go(problem, algorithm, 9, **more, checkpoint=tmp_path / "kept", callback=stop_at(4))
-    result = go(problem, algorithm, 9, **more, checkpoint=tmp_path / "kept", resume=True)
+    result = go(problem, algorithm, 9, **more, checkpoint=feddr.Checkpoint(tmp_path / "kept", resume=True))
     assert digest(result) == digest(whole)
     assert str(feddr.certify.certificate(result)) == str(feddr.certify.certificate(whole))
 
@@ -82,24 +95,24 @@ def test_more_rounds_can_be_asked_for_but_not_fewer(tmp_path: Path) -> None:
     problem, algorithm = classes(), feddr.FedDR(eta=1.0)
     go(problem, algorithm, 4, checkpoint=tmp_path / "kept")
     for _ in range(2):  # the second time it is finished, and taken up at its end
-        longer = go(problem, algorithm, 8, checkpoint=tmp_path / "kept", resume=True)
+        longer = go(problem, algorithm, 8, checkpoint=feddr.Checkpoint(tmp_path / "kept", resume=True))
         assert digest(longer) == digest(go(problem, algorithm, 8))
     with pytest.raises(CheckpointError, match="is that of round 8, got 4 rounds; ask for more"):
-        go(problem, algorithm, 4, checkpoint=tmp_path / "kept", resume=True)
+        go(problem, algorithm, 4, checkpoint=feddr.Checkpoint(tmp_path / "kept", resume=True))
 
 
 def test_two_checkpoints_are_kept_and_a_folder_that_has_some_is_not_overwritten(tmp_path: Path) -> None:
     problem, algorithm = classes(), feddr.FedDR(eta=1.0)
-    go(problem, algorithm, 7, checkpoint=tmp_path / "kept", checkpoint_every=2)
+    go(problem, algorithm, 7, checkpoint=feddr.Checkpoint(tmp_path / "kept", every=2))
     assert sorted(path.name for path in (tmp_path / "kept").iterdir()) == ["000000000006", "000000000007"]
-    with pytest.raises(CheckpointError, match="holds the checkpoints of a run; resume=True goes on with it"):
+    with pytest.raises(
+        CheckpointError, match=r"holds the checkpoints of a run; resume it with Checkpoint\(..., resume=True\)"
+    ):
         go(problem, algorithm, 7, checkpoint=tmp_path / "kept")
-    with pytest.raises(ValueError, match=r"resume=True needs the folder to go on from, got checkpoint=None"):
-        go(problem, algorithm, 7, resume=True)
-    for every in (0, -1, "5", "s", "1 m", True, 2.5):
-        with pytest.raises(ValueError, match='checkpoint_every must be a number of rounds, or seconds as in "60s"'):
-            go(problem, algorithm, 7, checkpoint=tmp_path / "other", checkpoint_every=every)
-    assert not (tmp_path / "other").exists()
+    wrong: list[Any] = [0, -1, "5", "s", "1 m", True, 2.5]
+    for every in wrong:
+        with pytest.raises(ValueError, match='every must be a number of rounds, or seconds as in "60s"'):
+            feddr.Checkpoint(tmp_path / "other", every=every)
 
 
 def test_one_run_at_a_time_in_a_folder(tmp_path: Path) -> None:
@@ -109,13 +122,13 @@ def test_one_run_at_a_time_in_a_folder(tmp_path: Path) -> None:
     def intrude(progress: Any) -> None:
         if progress.round == 2:
             with pytest.raises(BusyError, match="is in use by another run") as error:
-                go(problem, algorithm, 3, checkpoint=kept, resume=True)
+                go(problem, algorithm, 3, checkpoint=feddr.Checkpoint(kept, resume=True))
             refused.append(str(error.value))
 
-    result = go(problem, algorithm, 3, checkpoint=kept, checkpoint_every=1, callback=intrude)
+    result = go(problem, algorithm, 3, checkpoint=feddr.Checkpoint(kept, every=1), callback=intrude)
     assert len(refused) == 1
     assert digest(result) == digest(go(problem, algorithm, 3))
-    go(problem, algorithm, 3, checkpoint=kept, resume=True)  # it is free again
+    go(problem, algorithm, 3, checkpoint=feddr.Checkpoint(kept, resume=True))  # it is free again
 
 
 OTHERS: list[tuple[str, dict[str, Any], str]] = [
@@ -126,17 +139,17 @@ OTHERS: list[tuple[str, dict[str, Any], str]] = [
     ("rows", {"evaluate_every": 3}, "it has evaluate_every = 4, this run has 3"),
     ("algorithm", {"algorithm": feddr.FedDR(eta=2.0, alpha=1.2)}, r"it has algorithm = FedDR\(eta=1.0"),
     ("data", {"problem": squares()}, "it has g = "),
-    ("clock", {"delays": delays.Fixed(1.0)}, "it has delays = None"),
+    ("clock", {"clock": feddr.Clock(delays.Fixed(1.0))}, "it has delays = None"),
 ]
 
 
 def test_another_run_is_refused_with_what_differs(tmp_path: Path) -> None:
     algorithm = feddr.FedDR(eta=1.0, alpha=1.2)  # "auto" would follow the changes
     ours: dict[str, Any] = {"problem": classes(), "algorithm": algorithm, "sampling": sampling.Uniform(3)}
-    go(**ours, length=4, checkpoint=tmp_path / "kept", checkpoint_every=1)
+    go(**ours, length=4, checkpoint=feddr.Checkpoint(tmp_path / "kept", every=1))
     for _, changes, message in OTHERS:
         with pytest.raises(CheckpointError, match=message) as error:
-            go(**ours | changes, length=6, checkpoint=tmp_path / "kept", resume=True)
+            go(**ours | changes, length=6, checkpoint=feddr.Checkpoint(tmp_path / "kept", resume=True))
         assert "The checkpoint of round 4 belongs to another run" in str(error.value)
         assert "The checkpoint of round 3 belongs to another run" in str(error.value)
     assert Checkpoints(tmp_path / "kept").numbers() == [4, 3]  # nothing was touched
@@ -151,7 +164,7 @@ def test_one_changed_sample_is_another_problem(tmp_path: Path) -> None:
     data = feddr.FederatedData(type(part)({**part.samples, "x": x}, part.offsets))
     other = feddr.Problem.regression(feddr.models.linear(6), data, g=problem.g, weights="samples")
     with pytest.raises(CheckpointError, match="it has problem = "):
-        go(other, algorithm, 4, checkpoint=tmp_path / "kept", resume=True)
+        go(other, algorithm, 4, checkpoint=feddr.Checkpoint(tmp_path / "kept", resume=True))
 
 
 def test_clients_are_packed_in_segments(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -185,6 +198,6 @@ def test_saving_in_seconds_takes_a_small_share(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr("feddr.checkpoint.manager.time.monotonic", lambda: now[0])
     monkeypatch.setattr(Checkpoints, "save", slow_save)
     problem = classes(composite=False)
-    more: dict[str, Any] = {"checkpoint": tmp_path / "kept", "checkpoint_every": "60s", "evaluate_every": 300}
+    more: dict[str, Any] = {"checkpoint": feddr.Checkpoint(tmp_path / "kept"), "evaluate_every": 300}
     go(problem, feddr.FedAvg(), 300, local=SGD, callback=second, **more)
     assert saved == [59, 259, 300]

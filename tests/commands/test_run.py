@@ -182,7 +182,7 @@ def test_compare_on_one_clock(folder: Path) -> None:
     problem = feddr.Problem.classification(feddr.models.softmax(60, 10), data)
     speeds, local = feddr.delays.UniformSpeed(1.0, 2.0), feddr.local.SGD(lr=0.01)
     expected = feddr.simulate_async(
-        problem, feddr.AsyncFedDR(eta=1.0), local=local, updates=12, delays=speeds, evaluate_every=4
+        problem, feddr.AsyncFedDR(eta=1.0), local=local, updates=12, clock=feddr.Clock(speeds), evaluate_every=4
     ).history
     ours = History.from_csv(folder / "there" / "AsyncFedDR" / "history.csv")
     assert (ours.column("F"), ours.column("time")) == (expected.column("F"), expected.column("time"))

@@ -231,10 +231,10 @@ def test_no_setting_takes_a_value_of_a_wrong_type(kind: str, name: str, setting:
 def test_delays_are_built_for_a_clock_only() -> None:
     models = [{"name": "Uniform", "low": 1, "high": 2}, {"name": "Dropout", "probability": 0.5, "pause": 3}]
     clocked = changed(engine="clock", delays={"name": "Combined", "models": models})
-    built = config.build_delays(config.parse(clocked))
-    assert built == delays.Combined([delays.UniformSpeed(1.0, 2.0), delays.Dropout(0.5, 3.0)])
-    assert config.build_delays(config.parse(changed(engine="clock"))) == delays.Fixed(1.0)
-    assert config.build_delays(config.parse(SMALL)) is None
+    built = config.build_clock(config.parse(clocked))
+    assert built == feddr.Clock(delays.Combined([delays.UniformSpeed(1.0, 2.0), delays.Dropout(0.5, 3.0)]))
+    assert config.build_clock(config.parse(changed(engine="clock"))) == feddr.Clock(delays.Fixed(1.0))
+    assert config.build_clock(config.parse(SMALL)) is None
 
 
 def test_an_asynchronous_experiment_needs_no_rounds() -> None:

@@ -193,7 +193,7 @@ def test_a_wrong_trace_is_refused_by_its_line(tmp_path: Path, text: str, message
     [
         (lambda: delays.Fixed(0.0), "Fixed needs seconds above 0, got 0.0"),
         (lambda: delays.Fixed([1.0, -1.0]), "got -1.0"),
-        (lambda: delays.UniformSpeed(0.0, 1.0), "Uniform needs low above 0"),
+        (lambda: delays.UniformSpeed(0.0, 1.0), "UniformSpeed needs low above 0"),
         (lambda: delays.UniformSpeed(2.0, 1.0), "low <= high, got low=2.0, high=1.0"),
         (lambda: delays.LogNormal(0.0), "LogNormal needs sigma above 0"),
         (lambda: delays.Pareto(-1.0), "Pareto needs shape above 0"),
@@ -239,7 +239,7 @@ class TestRounds:
         def watch(progress: Progress) -> None:
             active.append(sum(progress.state.updates.values()))
 
-        timed = self.run(problem, delays=speeds, sampling=scheme, callback=watch)
+        timed = self.run(problem, clock=feddr.Clock(speeds), sampling=scheme, callback=watch)
         plain = self.run(problem, sampling=scheme)
         assert np.all(np.isnan(plain.history.column("time")))
         assert timed.history.column("F") == plain.history.column("F")
@@ -251,7 +251,7 @@ class TestRounds:
 
     def test_who_is_late_is_left_out_and_unchanged(self, problem: feddr.Problem) -> None:
         speeds = delays.Fixed([1.0, 2.0, 9.0, 4.0, 5.0])
-        result = self.run(problem, delays=speeds, deadline=4.5)
+        result = self.run(problem, clock=feddr.Clock(speeds, deadline=4.5))
         assert result.history.column("time") == [4.5 * k for k in range(9)]
         assert result.state.updates == {0: 8, 1: 8, 3: 8}
         assert certify.bookkeeping_gap(problem, FEDDR, result.state) < 1e-13
@@ -261,7 +261,7 @@ class TestRounds:
         check_timeline(result.events, result.history.last.time)
 
     def test_a_deadline_that_nobody_meets_changes_nothing_but_the_time(self, problem: feddr.Problem) -> None:
-        result = self.run(problem, delays=delays.Fixed(3.0), deadline=1.0)
+        result = self.run(problem, clock=feddr.Clock(delays.Fixed(3.0), deadline=1.0))
         assert result.state.clients == {}
         assert result.history.last.time == 8.0
 
@@ -274,21 +274,21 @@ class TestRounds:
             found.append(certify.bookkeeping_gap(problem, algorithm, progress.state))
 
         model = delays.Combined([delays.UniformSpeed(1, 2), delays.Dropout(0.3, 2.0), delays.Periodic(6.0, 4.0)])
-        result = self.run(problem, algorithm, delays=model, rounds=20, callback=audit, deadline=5.0)
+        result = self.run(problem, algorithm, clock=feddr.Clock(model, deadline=5.0), rounds=20, callback=audit)
         assert max(found) < 1e-13
         assert any(event.kind == "lost" for event in result.events)
         assert np.all(np.diff(result.history.column("time")) > 0)
         check_timeline(result.events, result.history.last.time)
 
     def test_rounds_without_clients_take_no_time(self, problem: feddr.Problem) -> None:
-        result = self.run(problem, delays=delays.Fixed(3.0), sampling=feddr.sampling.Independent(1e-9))
+        result = self.run(problem, clock=feddr.Clock(delays.Fixed(3.0)), sampling=feddr.sampling.Independent(1e-9))
         assert result.history.last.time == 0.0
 
     def test_speeds_are_those_of_the_asynchronous_engine(self, problem: feddr.Problem) -> None:
         model = delays.UniformSpeed(1.0, 2.0)
-        rounds = self.run(problem, delays=model, rounds=1, seed=3).events
+        rounds = self.run(problem, clock=feddr.Clock(model), rounds=1, seed=3).events
         clock = feddr.simulate_async(
-            problem, feddr.AsyncFedDR(eta=0.7), local=SGD, updates=5, delays=model, seed=3
+            problem, feddr.AsyncFedDR(eta=0.7), local=SGD, updates=5, clock=feddr.Clock(model), seed=3
         ).events
         ends = [{e.client: e.end for e in found if e.start == 0 and e.kind == "computing"} for found in (rounds, clock)]
         assert ends[0] == ends[1]
@@ -296,16 +296,17 @@ class TestRounds:
     @pytest.mark.parametrize(
         ("changes", "message"),
         [
-            ({"deadline": 0.0, "delays": delays.Fixed(1.0)}, "deadline must be above 0, got 0.0"),
-            ({"deadline": 1.0}, "A deadline needs a clock"),
-            ({"delays": delays.Fixed([1.0])}, "each of 5 clients, got 1"),
-            ({"delays": delays.Fixed(math.inf)}, "Round 1 would never end: client 0 does not finish. Give a deadline."),
+            ({"clock": feddr.Clock(delays.Fixed([1.0]))}, "each of 5 clients, got 1"),
             (
-                {"algorithm": feddr.FedPD(eta=1.0), "delays": delays.Fixed(1.0), "deadline": 2.0},
+                {"clock": feddr.Clock(delays.Fixed(math.inf))},
+                "Round 1 would never end: client 0 does not finish. Give a deadline.",
+            ),
+            (
+                {"algorithm": feddr.FedPD(eta=1.0), "clock": feddr.Clock(delays.Fixed(1.0), deadline=2.0)},
                 "FedPD needs every client in every round, got deadline=2.0",
             ),
             (
-                {"algorithm": feddr.FedPD(eta=1.0), "delays": delays.Dropout(0.9)},
+                {"algorithm": feddr.FedPD(eta=1.0), "clock": feddr.Clock(delays.Dropout(0.9))},
                 r"FedPD needs every client in every round, but client \d is missing in round 1",
             ),
         ],
@@ -315,3 +316,22 @@ class TestRounds:
     ) -> None:
         with pytest.raises(ValueError, match=message):
             self.run(problem, **changes)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"deadline": 0.0}, "deadline must be above 0, got 0.0"),
+        ({"deadline": "soon"}, "deadline must be a number, got 'soon'"),
+        ({"max_events": 1.5}, "max_events must be a whole number, got 1.5"),
+        ({"delays": 2.0}, r"delays must be a model of feddr.delays, got 2.0; such as Fixed\(1.0\)"),
+    ],
+)
+def test_a_clock_refuses_what_makes_no_sense(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        feddr.Clock(**arguments)
+
+
+def test_an_asynchronous_run_has_no_deadline(problem: feddr.Problem) -> None:
+    with pytest.raises(ValueError, match=r"An asynchronous run has no rounds, got deadline=2.0"):
+        feddr.simulate_async(problem, feddr.AsyncFedDR(eta=0.7), local=SGD, updates=5, clock=feddr.Clock(deadline=2.0))

@@ -16,6 +16,7 @@ from feddr.delays import Delay
 from feddr.engines.clock.event_loop import EventLoop, StalenessWarning, StalledWarning
 from feddr.engines.clock.events import SERVER, Event
 from feddr.engines.shared.aggregation import weighted_sum
+from feddr.engines.shared.options import EngineOptions
 from feddr.engines.shared.run import Run
 from feddr.engines.shared.state import Progress
 from feddr.xla.thread_pool import ThreadPool
@@ -31,9 +32,10 @@ def problem(regression_data: feddr.FederatedData) -> feddr.Problem:
     return feddr.Problem.regression(feddr.models.linear(6), regression_data, g=feddr.prox.L1(0.05), weights="samples")
 
 
-def run(problem: feddr.Problem, model: Delay | None = None, **changes: Any) -> feddr.Result:
+def run(problem: feddr.Problem, model: Delay | None = None, max_events: int = 1000, **changes: Any) -> feddr.Result:
     arguments: dict[str, Any] = {"algorithm": FEDDR, "local": SGD, "updates": 12} | changes
-    return feddr.simulate_async(problem, delays=model, **arguments)
+    clock = None if model is None else feddr.Clock(model, max_events=max_events)
+    return feddr.simulate_async(problem, clock=clock, **arguments)
 
 
 def arrivals(result: feddr.Result) -> list[tuple[int, int]]:
@@ -48,11 +50,10 @@ def test_the_bookkeeping_law_holds_after_every_event(
     problem: feddr.Problem, init: str, buffer: int, concurrency: int
 ) -> None:
     algorithm = feddr.AsyncFedDR(eta=0.7, alpha=1.2, init=init, buffer=buffer)
-    with ThreadPool(2) as crew:
-        one = feddr.sampling.Uniform(1)
-        under_way = Run(problem, algorithm, SGD, one, 4, np.dtype("float32"), False, crew)
-        clock = EventLoop(under_way, algorithm, ROUGH, concurrency, 30, 30, None, 1000, eager=False)
-        clock.begin()
+    with ThreadPool(2) as pool:
+        under_way = Run(problem, algorithm, SGD, EngineOptions(feddr.sampling.Uniform(1), seed=4), pool)
+        clock = EventLoop(under_way, algorithm, feddr.Clock(ROUGH), concurrency, updates=30)
+        clock.start()
         state, lost = under_way.state, 0
         while clock.version < clock.updates:
             before, jobs = dict(state.clients), dict(clock.schedule.jobs)
@@ -125,7 +126,7 @@ def test_every_update_that_counts_arrives_in_the_events(problem: feddr.Problem, 
     model = delays.Combined([delays.UniformSpeed(1.0, 2.0), delays.Dropout(0.3)])
     settings: dict[str, Any] = {"eta": 0.7, "alpha": 1.2, "init": init}
     if rounds:
-        result = feddr.simulate(problem, feddr.FedDR(**settings), local=SGD, rounds=3, delays=model)
+        result = feddr.simulate(problem, feddr.FedDR(**settings), local=SGD, rounds=3, clock=feddr.Clock(model))
     else:
         result = run(problem, model, algorithm=feddr.AsyncFedDR(**settings))
     counts = Counter(client for client, _ in arrivals(result))

@@ -30,14 +30,6 @@ def test_a_callback_that_returns_true_ends_the_run() -> None:
     assert np.max(np.abs(ours.params - theirs.params)) < 1e-12
 
 
-def test_step_sizes_may_be_given_beside_the_algorithm(capsys: pytest.CaptureFixture[str]) -> None:
-    arguments: dict[str, Any] = {"local": SGD, "rounds": 0, "eta": "auto", "alpha": 1.3}
-    algorithms = [engine(make(0), feddr.FedDR(eta=9.0), **arguments).algorithm for engine in ENGINES]
-    assert algorithms[0] == algorithms[1]
-    assert algorithms[0].alpha == 1.3
-    assert capsys.readouterr().err.count("eta_i = ") == 2
-
-
 def test_what_is_measured_of_a_run_needs_its_step_sizes() -> None:
     problem = make(0)
     result = feddr.reference(problem, feddr.FedDR(), local=SGD, rounds=1)

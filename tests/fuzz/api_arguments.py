@@ -82,7 +82,7 @@ def between(low: float, high: float) -> Callable[[Any], Any]:
     return meaning
 
 
-UNSEEN = ("threads", "client_memory", "delays")
+UNSEEN = ("threads", "client_memory", "clock")
 """What changes no number, and the reference does not know."""
 
 TOO_MANY = 100
@@ -102,7 +102,7 @@ PARTS: dict[str, tuple[Callable[[Any], dict[str, Any]], Callable[[Any], Any]]] =
     "SGD momentum": (lambda v: {"local": local.SGD(lr=0.0625, momentum=v)}, between(0, 1)),
     "Uniform m": (lambda v: {"sampling": sampling.Uniform(v)}, at_most(3, whole(1))),
     "Independent p": (lambda v: {"sampling": sampling.Independent(v)}, at_most(1, either(positive, each))),
-    "Fixed seconds": (lambda v: {"delays": delays.Fixed(v)}, either(positive, each)),
+    "Fixed seconds": (lambda v: {"clock": feddr.Clock(delays.Fixed(v))}, either(positive, each)),
     "FedDR eta": (lambda v: {"algorithm": feddr.FedDR(eta=v, alpha=1.0)}, either(positive, each)),
     "FedDR alpha": (lambda v: {"algorithm": feddr.FedDR(eta=0.5, alpha=v)}, positive),
     "FedProx mu": (lambda v: {"algorithm": feddr.FedProx(mu=v)}, positive),

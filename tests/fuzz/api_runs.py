@@ -3,6 +3,7 @@
 import random
 import tempfile
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -76,10 +77,10 @@ SAME: list[dict[str, Any]] = [
     {"threads": 2},
     {"client_memory": 1},
     {"personal": True},
-    {"checkpoint_every": 2},
+    {"checkpoint": 2},
     {"on_bad_client": "stop"},
     {"callback": lambda _: None},
-    {"delays": delays.UniformSpeed(1.0, 2.0)},
+    {"clock": feddr.Clock(delays.UniformSpeed(1.0, 2.0))},
 ]
 """Options of the simulator that change no number."""
 
@@ -115,17 +116,18 @@ def synchronous(rng: random.Random) -> Case:
     }
 
     def call() -> Any:
-        if "checkpoint_every" not in extra:
+        if "checkpoint" not in extra:
             return numbers(feddr.simulate(where, algorithm, **options, **extra))
         with tempfile.TemporaryDirectory(prefix="feddr-fuzz-") as folder:
             first = {**options, "rounds": options["rounds"] // 2}
-            feddr.simulate(where, algorithm, **first, **extra, checkpoint=folder)
-            return numbers(feddr.simulate(where, algorithm, **options, **extra, checkpoint=folder, resume=True))
+            every = feddr.Checkpoint(folder, every=extra["checkpoint"])
+            feddr.simulate(where, algorithm, **first, checkpoint=every)
+            return numbers(feddr.simulate(where, algorithm, **options, checkpoint=replace(every, resume=True)))
 
     def expected() -> Any:
         return numbers(feddr.reference(where, algorithm, **options))
 
-    if "checkpoint_every" in extra:
+    if "checkpoint" in extra:
         options["evaluate_every"] = 1
     tolerance = 1e-9 if options["precision"] == "float64" else 2e-4
     text = f"{algorithm}, g={g}, weights={weights}, {options}, {sorted(extra)}"
@@ -148,7 +150,7 @@ def asynchronous(rng: random.Random) -> Case:
     options: dict[str, Any] = {
         "local": rng.choice(SOLVERS)(),
         "updates": rng.choice([0, 1, 6]),
-        "delays": rng.choice([None, delays.UniformSpeed(1.0, 2.0)]),
+        "clock": rng.choice([None, feddr.Clock(delays.UniformSpeed(1.0, 2.0))]),
         "concurrency": rng.choice([None, 1, 2]),
         "seed": rng.choice([0, 5]),
         "precision": rng.choice(["float64", "float32"]),

@@ -261,7 +261,7 @@ def test_a_checkpoint_made_by_hand_is_refused(change: str, tmp_path: Path) -> No
     body["files"][STATE] = {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
     (place / MANIFEST).write_text(_sealed(body))
     with pytest.raises(CheckpointError, match="does not hold the state of this run"):
-        go(classes(), feddr.FedDR(eta=1.0), 4, checkpoint=tmp_path, resume=True)
+        go(classes(), feddr.FedDR(eta=1.0), 4, checkpoint=feddr.Checkpoint(tmp_path, resume=True))
 
 
 def test_reading_ends_at_the_limit(tmp_path: Path) -> None:

@@ -216,7 +216,7 @@ def test_engines_meet_the_same_curvature_and_checkpoints_keep_it(tmp_path: Path)
     plain = certified(apart(), feddr.reference, rounds=4).state.met
     assert np.allclose(list(whole.values()), list(plain.values()), rtol=1e-6)
     certified(apart(), rounds=2, checkpoint=tmp_path)
-    assert certified(apart(), rounds=4, checkpoint=tmp_path, resume=True).state.met == whole
+    assert certified(apart(), rounds=4, checkpoint=feddr.Checkpoint(tmp_path, resume=True)).state.met == whole
 
 
 def test_certificates_count_what_clients_met() -> None:

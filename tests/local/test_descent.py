@@ -79,13 +79,13 @@ def test_subproblems_without_prescribed_steps_do_not_pay_for_g() -> None:
     programs = []
     for g in (None, feddr.prox.L1(0.1), feddr.prox.Nuclear(0.1, mask=feddr.prox.leave("bias"))):
         compiled = clients(problem(g), ALONE)
-        programs.append(compiled._one.lower(*compiled.alone(task)))
+        programs.append(compiled._one.lower(*compiled.arguments(task)))
     assert programs[0].as_text() == programs[1].as_text() == programs[2].as_text()
     assert len(tree.leaves(programs[0].out_info)) == len(tree.leaves(x)) + 3  # x, steps, error, the kernel's number
 
     with_g = clients(problem(feddr.prox.L1(0.1)), ALONE)
     composite = task._replace(sub=Subproblem(x, x, 2.0, x, descent=Proximal()))
-    assert with_g._one.lower(*with_g.alone(composite)).as_text() != programs[0].as_text()
+    assert with_g._one.lower(*with_g.arguments(composite)).as_text() != programs[0].as_text()
 
 
 @pytest.mark.parametrize("engine", [feddr.simulate, feddr.reference])
@@ -124,6 +124,6 @@ class Noting:
 def test_the_virtual_clock_knows_the_size_of_messages(algorithm: Algorithm) -> None:
     noting, n = Noting(), len(SIZES)
     p = problem(feddr.prox.L1(0.01) if algorithm.composite else None)
-    result = feddr.simulate(p, algorithm, local=SGD, rounds=1, delays=noting, max_events=1)
+    result = feddr.simulate(p, algorithm, local=SGD, rounds=1, clock=feddr.Clock(noting, max_events=1))
     last = result.history.last
     assert (noting.jobs[0].down * n, noting.jobs[0].up * n) == (last.bytes_down, last.bytes_up)

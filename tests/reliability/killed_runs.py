@@ -32,8 +32,8 @@ def play(engine: str, **more: Any) -> feddr.Result:
     """Do the run of an engine."""
     if engine == "clock":
         algorithm = feddr.AsyncFedDR(eta=1.0, alpha=1.2, buffer=2, init="joining")
-        return go(classes(), algorithm, LENGTH, delays=ROUGH, concurrency=4, **more)
-    rounds = {"sampling": feddr.sampling.Uniform(3), "delays": ROUGH, "deadline": 2.0}
+        return go(classes(), algorithm, LENGTH, clock=feddr.Clock(ROUGH), concurrency=4, **more)
+    rounds = {"sampling": feddr.sampling.Uniform(3), "clock": feddr.Clock(ROUGH, deadline=2.0)}
     return go(classes(), feddr.FedDR(eta=1.0, alpha=1.2), LENGTH, **rounds, **more)
 
 
@@ -81,7 +81,7 @@ class Chain:
     def _whole(self) -> tuple[str, float]:
         place, begin = self.folder / f"{self.engine}-whole", time.monotonic()
         place.mkdir(parents=True)
-        assert ended(fork(self.engine, place, checkpoint=place / "kept", checkpoint_every=1), 3000) == 0
+        assert ended(fork(self.engine, place, checkpoint=feddr.Checkpoint(place / "kept", every=1)), 3000) == 0
         return (place / "digest").read_text(), time.monotonic() - begin
 
     def go_on(self, seconds: float, saved: bool = False) -> bool:
@@ -91,7 +91,7 @@ class Chain:
         more = {"threads": self.rng.choice([1, 2, 3]), "client_memory": self.rng.choice([0, 300, 2**30])}
         kept = Checkpoints(place / "kept")
         before = newest(kept)
-        process = fork(self.engine, place, checkpoint=place / "kept", checkpoint_every=1, resume=True, **more)
+        process = fork(self.engine, place, checkpoint=feddr.Checkpoint(place / "kept", every=1, resume=True), **more)
         code = ended(process, 3000, lambda: newest(kept) != before) if saved else None
         code = ended(process, seconds) if code is None else code
         if code is None:

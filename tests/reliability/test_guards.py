@@ -162,7 +162,11 @@ def test_skipping_keeps_the_books(init: str, monkeypatch: pytest.MonkeyPatch) ->
 def test_what_is_skipped_in_a_round_has_not_arrived(monkeypatch: pytest.MonkeyPatch) -> None:
     without_metrics(monkeypatch)
     result = go(
-        poisoned(), feddr.FedDR(eta=0.7, alpha=1.2), 4, delays=delays.UniformSpeed(1.0, 2.0), on_bad_client="skip"
+        poisoned(),
+        feddr.FedDR(eta=0.7, alpha=1.2),
+        4,
+        clock=feddr.Clock(delays.UniformSpeed(1.0, 2.0)),
+        on_bad_client="skip",
     )
     assert result.state.skipped == 4
     assert {event.kind for event in result.events if event.client == BAD} == {"lost"}  # it is the slowest
@@ -174,7 +178,7 @@ def test_what_is_skipped_in_a_round_has_not_arrived(monkeypatch: pytest.MonkeyPa
 def test_skipping_keeps_the_books_of_the_clock(buffer: int, monkeypatch: pytest.MonkeyPatch) -> None:
     without_metrics(monkeypatch)
     problem, algorithm = poisoned(), feddr.AsyncFedDR(eta=0.7, alpha=1.2, buffer=buffer)
-    result = go(problem, algorithm, 30, delays=ROUGH, on_bad_client="skip")
+    result = go(problem, algorithm, 30, clock=feddr.Clock(ROUGH), on_bad_client="skip")
     assert result.state.skipped > 3
     assert sum(result.state.updates.values()) == 30 * buffer
     assert BAD not in result.state.clients
@@ -201,9 +205,9 @@ def test_methods_that_need_everybody_cannot_skip() -> None:
 
 
 CUT = [
-    (feddr.FedDR(eta=0.7), {"sampling": sampling.Uniform(1), "delays": delays.UniformSpeed(1.0, 2.0)}),
-    (feddr.AsyncFedDR(eta=0.7), {"delays": delays.Fixed([1.0, 1.1, 1.3, 3.0, 1.7])}),
-    (feddr.AsyncFedDR(eta=0.7, buffer=4), {"delays": delays.Fixed([1.0, 1.1, 1.3, 3.0, 1.7])}),
+    (feddr.FedDR(eta=0.7), {"sampling": sampling.Uniform(1), "clock": feddr.Clock(delays.UniformSpeed(1.0, 2.0))}),
+    (feddr.AsyncFedDR(eta=0.7), {"clock": feddr.Clock(delays.Fixed([1.0, 1.1, 1.3, 3.0, 1.7]))}),
+    (feddr.AsyncFedDR(eta=0.7, buffer=4), {"clock": feddr.Clock(delays.Fixed([1.0, 1.1, 1.3, 3.0, 1.7]))}),
 ]
 
 
@@ -217,10 +221,10 @@ def test_the_last_good_state_is_saved_and_can_go_on(
     with pytest.raises(feddr.DivergedError) as error:
         go(problem, algorithm, 20, **more, checkpoint=kept)
     assert error.value.round > 1
-    assert error.value.good == error.value.round - 1
-    assert Checkpoints(kept).numbers() == [error.value.good]
-    assert f"The state after round {error.value.good} is in {kept}." in str(error.value)
-    result = go(problem, algorithm, 20, **more, checkpoint=kept, resume=True, on_bad_client="skip")
+    assert error.value.last_good_round == error.value.round - 1
+    assert Checkpoints(kept).numbers() == [error.value.last_good_round]
+    assert f"The state after round {error.value.last_good_round} is in {kept}." in str(error.value)
+    result = go(problem, algorithm, 20, **more, checkpoint=feddr.Checkpoint(kept, resume=True), on_bad_client="skip")
     assert result.state.skipped > 0
     assert digest(result) == digest(go(problem, algorithm, 20, **more, on_bad_client="skip"))
 

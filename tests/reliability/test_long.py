@@ -59,7 +59,7 @@ def observe(algorithm: Algorithm, rules: feddr.FedDR, length: int, kept: Path, *
     data = make_regression((3, 4, 3, 5, 3), 4, seed=2)
     problem = feddr.Problem.regression(feddr.models.linear(4), data, g=feddr.prox.L1(0.01), weights="samples")
     observer = Observer(problem, rules, length)
-    more = {"evaluate_every": max(1, length // 100), "checkpoint": kept, "checkpoint_every": "5s", **more}
+    more = {"evaluate_every": max(1, length // 100), "checkpoint": feddr.Checkpoint(kept, every="5s"), **more}
     go(problem, algorithm, length, callback=observer, **more)
     return observer
 
@@ -73,7 +73,7 @@ def test_three_thousand_rounds(engine: str, tmp_path: Path) -> None:
     if engine == "rounds":
         seen = observe(FEDDR, FEDDR, 3000, tmp_path / "kept", sampling=feddr.sampling.Uniform(2))
     else:
-        seen = observe(ASYNC, ASYNC, 3000, tmp_path / "kept", delays=delays.LogNormal(0.5), max_events=1000)
+        seen = observe(ASYNC, ASYNC, 3000, tmp_path / "kept", clock=feddr.Clock(delays.LogNormal(0.5), max_events=1000))
     assert max(seen.drift) < DRIFT
     assert seen.growth() < GROWTH
 
@@ -93,7 +93,7 @@ def test_a_hundred_thousand_rounds(tmp_path: Path) -> None:
 
 @pytest.mark.reliability
 def test_thirty_thousand_updates_on_the_clock(tmp_path: Path) -> None:
-    seen = observe(ASYNC, ASYNC, 30_000, tmp_path / "kept", delays=delays.LogNormal(0.5))
+    seen = observe(ASYNC, ASYNC, 30_000, tmp_path / "kept", clock=feddr.Clock(delays.LogNormal(0.5)))
     told = (
         f"memory grew by {seen.growth() / 2**20:.1f} MB, (INV) drifted to {max(seen.drift):.1e}, an update of the last "
         f"tenth took {seen.slowdown():.2f} times one of the first"

@@ -149,7 +149,7 @@ def test_no_operation_of_a_client_is_divided_among_threads(layers: list[int], mo
     def divided() -> bool:
         local = feddr.local.SGD(lr=0.1, batch_size=10)
         compiled = CompiledClients(problem, samples, local, np.float32, False, batching.CPU)
-        arguments = compiled.alone(
+        arguments = compiled.arguments(
             SubproblemTask(1, Subproblem(x, x, 1.0, x), compiled.draw(1, np.random.default_rng(0)))
         )
         code = compiled._one.lower(*arguments).compile().as_text() or ""

@@ -145,7 +145,7 @@ def test_a_client_with_a_small_model_is_one_kernel(
         compiled = CompiledClients(problem, samples, solver, np.float64, needs_gradient=True)
         task = SubproblemTask(1, Subproblem(x, x, 1.0, x), compiled.draw(1, np.random.default_rng(0)))
         with jax.enable_x64(True):
-            lowered = compiled._one.lower(*compiled.alone(task))
+            lowered = compiled._one.lower(*compiled.arguments(task))
         assert marked(lowered) == known
         if known:
             code = lowered.compile().as_text() or ""

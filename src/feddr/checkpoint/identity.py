@@ -1,7 +1,8 @@
-"""Which runs are the same: what a checkpoint and the run that takes it up must agree in."""
+"""The identity of a run: what a checkpoint and the run that resumes it must agree in."""
 
 import hashlib
 import re
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,29 @@ WHOLE = 64 * 2**20
 """Bytes of an array up to which all of it is looked at; of a larger one, as many blocks of 1 MB."""
 
 BLOCK = 2**20
+
+
+def identity(problem: Problem, algorithm: Any, local: Any, options: Any, engine: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings that a run and its checkpoints must share.
+
+    Parameters
+    ----------
+    options
+        What every engine is asked: ``seed``, ``precision``, ``personal`` and ``evaluate_every`` count.
+    engine
+        The name of the engine, and what it alone is asked.
+    """
+    same = {"evaluate_every": options.evaluate_every, **engine}
+    return {
+        "problem": fingerprint(problem),
+        "g": words(problem.regulariser),
+        "algorithm": words(algorithm),
+        "local": words(local),
+        "seed": options.seed,
+        "precision": options.precision,
+        "personal": options.personal,
+        **{name: words(value) for name, value in same.items()},
+    }
 
 
 def words(value: Any) -> str:

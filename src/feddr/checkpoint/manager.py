@@ -1,16 +1,18 @@
-"""When a run is saved, and how it is taken up again."""
+"""The checkpoint manager: when a run is saved, and how it resumes."""
 
 import contextlib
 import re
 import time
 import warnings
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from feddr.checkpoint import CheckpointError, Checkpoints, CheckpointWarning, encoding, identity
+from feddr.checkpoint import encoding
 from feddr.checkpoint.encoding import Stateful
+from feddr.checkpoint.folder import CheckpointError, Checkpoints, CheckpointWarning
 from feddr.engines.shared.errors import DivergedError
 from feddr.storage.files import Lock
 
@@ -26,38 +28,66 @@ SHARE = 0.05
 _SECONDS = re.compile(r"(\d+(?:\.\d*)?|\.\d+) ?s")
 
 
-class CheckpointManager:
-    """Saves a run in a folder of its own, which it holds until the run ends; does nothing where there is none.
+@dataclass(frozen=True)
+class Checkpoint:
+    """Where and how often a run is saved, and whether it resumes.
 
     Parameters
     ----------
     folder
-        Where the checkpoints lie; None for none.
+        A folder of its own, in which the two newest checkpoints are kept; one more is written at the end.
     every
-        Rounds between two of them, or seconds as in ``"60s"``, or more where saving would take too large a share.
+        Rounds between two checkpoints, or seconds, as in ``"60s"``: more where saving would take too large a share.
     resume
-        Whether to go on from the newest checkpoint, if there is one.
+        Whether to resume from the newest checkpoint, if there is one. The result is that of a run that was never
+        interrupted, bit for bit, but for ``wall_time``. The settings must be the same, but for ``rounds``, ``threads``,
+        ``client_memory`` and ``on_bad_client``.
+
+    Raises
+    ------
+    ValueError
+        Where ``every`` is neither a positive whole number nor seconds.
+
+    Examples
+    --------
+    >>> import feddr
+    >>> feddr.Checkpoint("runs/first", every=10)
+    Checkpoint(folder='runs/first', every=10, resume=False)
+    """
+
+    folder: str | Path
+    every: int | str = EVERY
+    resume: bool = False
+
+    def __post_init__(self) -> None:
+        interval(self.every)
+
+    @classmethod
+    def of(cls, given: "Checkpoint | str | Path | None") -> "Checkpoint | None":
+        """Return a checkpoint, also where a folder stands for one."""
+        return cls(given) if isinstance(given, str | Path) else given
+
+
+class CheckpointManager:
+    """Saves a run in a folder, which it locks until the run ends, and resumes it; does nothing without a folder.
+
+    Parameters
+    ----------
+    checkpoint
+        Where and how often; None for never.
     run, parts
         What is saved.
-    same
-        The settings that a run must share with its checkpoints, beside those that every engine has.
+    identity
+        The settings that a run must share with its checkpoints, from ``identity.identity``.
     """
 
     def __init__(
-        self,
-        folder: str | Path | None,
-        every: int | str,
-        resume: bool,
-        run: "Run",
-        parts: Mapping[str, Stateful],
-        same: Mapping[str, Any],
+        self, checkpoint: Checkpoint | None, run: "Run", parts: Mapping[str, Stateful], identity: Mapping[str, Any]
     ) -> None:
-        self.rounds, self.seconds = interval(every)
-        self.checkpoints = None if folder is None else Checkpoints(Path(folder))
-        if resume and folder is None:
-            raise ValueError("resume=True needs the folder to go on from, got checkpoint=None; name it.")
-        self.resume, self.run, self.parts = resume, run, {"run": run, **parts}
-        self.settings = {} if folder is None else _settings(run, same)
+        self.rounds, self.seconds = interval(EVERY if checkpoint is None else checkpoint.every)
+        self.checkpoints = None if checkpoint is None else Checkpoints(Path(checkpoint.folder))
+        self.resume = checkpoint is not None and checkpoint.resume
+        self.run, self.parts, self.settings = run, {"run": run, **parts}, dict(identity)
         self.newest: int | None = None
         self.tried = 0
         self.time, self.cost = time.monotonic(), 0.0
@@ -75,7 +105,8 @@ class CheckpointManager:
         if self.checkpoints.numbers() and not self.resume:
             self._lock.release()
             raise CheckpointError(
-                f"{folder} holds the checkpoints of a run; resume=True goes on with it, or take another folder."
+                f"{folder} holds the checkpoints of a run; resume it with Checkpoint(..., resume=True), or take "
+                "another folder."
             )
         self.checkpoints.sweep()
         return self
@@ -84,8 +115,8 @@ class CheckpointManager:
         """Save what is still good of a run that diverged, and let others have the folder."""
         if isinstance(error, DivergedError):
             error.history = self.run.history
-            if self.checkpoints is not None and error.good is not None and error.good >= 0:
-                self._save(error.good)
+            if self.checkpoints is not None and error.last_good_round is not None and error.last_good_round >= 0:
+                self._save(error.last_good_round)
             if self.newest is not None:
                 error.args = (f"{error} The state after round {self.newest} is in {self._place}.",)
         if self.checkpoints is not None:
@@ -94,7 +125,7 @@ class CheckpointManager:
                 self.checkpoints.folder.rmdir()
 
     def begin(self, rounds: int) -> int | None:
-        """Take up the newest checkpoint, and return its round; None where the run is to begin at the beginning."""
+        """Load the newest checkpoint, and return its round; None where the run is to start from the beginning."""
         if self.checkpoints is None or not self.resume:
             return None
         saved = self.checkpoints.newest(self.settings)
@@ -159,24 +190,11 @@ class CheckpointManager:
         return None if self.checkpoints is None else self.checkpoints.folder
 
 
-def _settings(run: "Run", same: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        "problem": identity.fingerprint(run.problem),
-        "g": identity.words(run.problem.regulariser),
-        "algorithm": identity.words(run.algorithm),
-        "local": identity.words(run.local),
-        "seed": run.seed,
-        "precision": str(run.dtype),
-        "personal": run.personal,
-        **{name: identity.words(value) for name, value in same.items()},
-    }
-
-
 def interval(every: int | str) -> tuple[int | None, float]:
     """Return the rounds, or None and the seconds, between two checkpoints."""
     seconds = _SECONDS.fullmatch(every) if isinstance(every, str) else None
     if seconds is not None:
         return None, float(seconds[1])
     if isinstance(every, bool) or not isinstance(every, int) or every < 1:
-        raise ValueError(f'checkpoint_every must be a number of rounds, or seconds as in "60s", got {every!r}.')
+        raise ValueError(f'every must be a number of rounds, or seconds as in "60s", got {every!r}.')
     return every, 0.0

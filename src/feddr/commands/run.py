@@ -241,11 +241,12 @@ def _play(
     interrupts: Interrupts,
 ) -> Outcome:
     """Run one algorithm, from its newest checkpoint if it has one."""
-    from feddr.checkpoint import CheckpointWarning
+    from feddr.checkpoint import Checkpoint, CheckpointWarning
     from feddr.engines.clock.event_loop import ClockWarning
     from feddr.engines.shared.errors import AccuracyWarning, DivergedError, DivergenceWarning
+    from feddr.theory.advice import CurvatureWarning
 
-    told = (AccuracyWarning, CheckpointWarning, ClockWarning, DivergenceWarning, TrackerWarning)
+    told = (AccuracyWarning, CheckpointWarning, ClockWarning, CurvatureWarning, DivergenceWarning, TrackerWarning)
 
     def callback(report: "Progress") -> bool:
         view.update(report)
@@ -273,9 +274,7 @@ def _play(
                 run,
                 threads=how.threads,
                 callback=callback,
-                checkpoint=folder.checkpoint(run.label),
-                checkpoint_every=how.checkpoint_every,
-                resume=True,
+                checkpoint=Checkpoint(folder.checkpoint(run.label), how.checkpoint_every, resume=True),
             )
     except DivergedError as error:
         outcome = Outcome(run.label, f"diverged in round {error.round}", error.history, reason=str(error))

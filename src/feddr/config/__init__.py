@@ -50,7 +50,7 @@ A table ``[tune]`` is for ``feddr tune``; everything else passes over it.
 JAX is imported only when all that can be checked without it is right.
 """
 
-from feddr.config.build import RunArguments, build, build_delays, length, perform
+from feddr.config.build import RunArguments, build, build_clock, length, perform
 from feddr.config.components import Component, ConfigError
 from feddr.config.schema import Config, Method, dumps, load, parse, read
 
@@ -61,7 +61,7 @@ __all__ = [
     "Method",
     "RunArguments",
     "build",
-    "build_delays",
+    "build_clock",
     "dumps",
     "length",
     "load",

@@ -1,5 +1,6 @@
 """From a config to what it describes: the problem, and the runs on it."""
 
+import dataclasses
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -8,7 +9,8 @@ from feddr.config.schema import Config
 
 if TYPE_CHECKING:
     from feddr.algorithms import Algorithm
-    from feddr.delays import Delay
+    from feddr.checkpoint import Checkpoint
+    from feddr.engines.clock.settings import Clock
     from feddr.engines.result import Result
     from feddr.engines.shared.state import Callback
     from feddr.local import LocalSolver
@@ -33,9 +35,7 @@ def build(config: Config) -> "tuple[Problem, tuple[RunArguments, ...]]":
     ConfigError
         With the part that refuses its arguments, or that does not go with the others.
     """
-    from feddr.algorithms import check
-    from feddr.engines.clock.round_clock import check_delays
-    from feddr.engines.shared.options import check_on_bad_client
+    from feddr.engines.shared.options import EngineOptions
 
     # What is cheap comes first: a wrong step size is refused before the data are made.
     runs = tuple(
@@ -47,27 +47,32 @@ def build(config: Config) -> "tuple[Problem, tuple[RunArguments, ...]]":
         )
         for method in config.algorithms
     )
-    delays = build_delays(config)
+    clock = build_clock(config)
     problem = _problem(config)
     n = problem.data.num_clients
     if config.concurrency is not None and config.concurrency > n:
         raise ConfigError(f"concurrency must be at most the number of clients, {n}, got {config.concurrency}.")
     for run in runs:
         try:
-            check(run.algorithm, problem, run.sampling)
-            check_delays(run.algorithm, delays, config.deadline, n)
-            check_on_bad_client(config.on_bad_client, run.algorithm)
+            EngineOptions(run.sampling, on_bad_client=config.on_bad_client).check(run.algorithm, problem)
+            if clock is not None:
+                clock.check(run.algorithm, n)
         except ValueError as error:
             raise ConfigError(f"algorithm {run.label}: {error}") from None
     return problem, runs
 
 
-def build_delays(config: Config) -> "Delay | None":
-    """Return the delays of the clock, one second for everybody where none are given; None without a clock."""
+def build_clock(config: Config) -> "Clock | None":
+    """Return the virtual time of the runs of a config; None without any."""
+    from feddr.engines.clock.settings import Clock
+
     if config.engine != "clock":
         return None
-    made: Delay = _make("delays", config.delays or Component("Fixed"))
-    return made
+    delays = _make("delays", config.delays or Component("Fixed"))
+    try:
+        return Clock(delays, config.deadline)
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
 
 
 def length(config: Config, run: RunArguments) -> int:
@@ -84,7 +89,7 @@ def perform(
     *,
     threads: int | None = None,
     callback: "Callback | None" = None,
-    **keeping: Any,
+    checkpoint: "Checkpoint | None" = None,
 ) -> "Result":
     """Run one method of a config on its problem, and return what came of it.
 
@@ -92,8 +97,8 @@ def perform(
     ----------
     problem, run
         From ``build``.
-    threads, callback, **keeping
-        As in ``feddr.simulate``, which has ``checkpoint``, ``checkpoint_every`` and ``resume``.
+    threads, callback, checkpoint
+        As in ``feddr.simulate``.
     """
     from feddr.algorithms import Asynchronous, FedDR
     from feddr.engines.asynchronous import simulate_async
@@ -106,12 +111,14 @@ def perform(
         "personal": config.personal,
         "threads": threads,
         "callback": callback,
-        "delays": build_delays(config),
+        "clock": build_clock(config),
         "on_bad_client": config.on_bad_client,
-        **keeping,
+        "checkpoint": checkpoint,
     }
     if isinstance(run.algorithm, Asynchronous):
         buffer = run.algorithm.buffer
+        if shared["clock"] is not None:  # a deadline is for the methods with rounds beside it
+            shared["clock"] = dataclasses.replace(shared["clock"], deadline=None)
         return simulate_async(
             problem,
             run.algorithm,
@@ -127,7 +134,6 @@ def perform(
         rounds=length(config, run),
         evaluate_every=config.evaluate_every,
         certify=config.certify and isinstance(run.algorithm, FedDR),
-        deadline=config.deadline,
         **shared,
     )
 

@@ -1,7 +1,7 @@
 """What a model of delays is: a part of the timing of a job."""
 
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from feddr.delays.draw import uniform
 
@@ -65,6 +65,7 @@ class Timing(NamedTuple):
     online: Online | None = None
 
 
+@runtime_checkable
 class Delay(Protocol):
     """A model of delays: a pure function that fills in its part of a job's timing."""
 

@@ -69,7 +69,7 @@ class UniformSpeed:
     def __post_init__(self) -> None:
         positive(self, "low", self.low)
         if not self.low <= self.high < math.inf:
-            raise ValueError(f"Uniform needs low <= high, got low={self.low}, high={self.high}.")
+            raise ValueError(f"UniformSpeed needs low <= high, got low={self.low}, high={self.high}.")
 
     def check(self, n: int) -> None:
         """Fit any number of clients."""

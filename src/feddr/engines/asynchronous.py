@@ -1,23 +1,21 @@
-"""The virtual clock: clients that work at their own pace, and a server that aggregates what arrives.
+"""The asynchronous engine: clients that work at their own pace, and a server that aggregates what arrives.
 
-Algorithm 2 and its peers as a discrete-event simulation: ``schedule`` says who works when, ``arrivals`` what becomes of
-it.
+Algorithm 2 and its peers as a discrete-event simulation: ``clock/schedule.py`` says who works when,
+``clock/event_loop.py`` what becomes of it.
 """
 
 from pathlib import Path
-from typing import Literal
 
-from feddr import precision as precisions
 from feddr import tree
-from feddr.algorithms import Asynchronous, check
-from feddr.checkpoint import manager
-from feddr.checkpoint.manager import CheckpointManager
-from feddr.delays import Delay, Fixed
+from feddr.algorithms import Asynchronous
+from feddr.checkpoint.identity import identity
+from feddr.checkpoint.manager import Checkpoint, CheckpointManager
 from feddr.engines.clock.event_loop import EventLoop
-from feddr.engines.result import Result
+from feddr.engines.clock.settings import Clock
+from feddr.engines.result import Result, describe
 from feddr.engines.shared.client_store import BUDGET
 from feddr.engines.shared.compiled_clients import mean_work
-from feddr.engines.shared.options import OnBadClient, check_on_bad_client, check_settings
+from feddr.engines.shared.options import EngineOptions, OnBadClient
 from feddr.engines.shared.run import Run
 from feddr.engines.shared.state import Callback
 from feddr.local import LocalSolver
@@ -35,7 +33,7 @@ def simulate_async(
     *,
     local: LocalSolver,
     updates: int,
-    delays: Delay | None = None,
+    clock: Clock | None = None,
     concurrency: int | None = None,
     seed: int = 0,
     precision: str = "float32",
@@ -44,20 +42,15 @@ def simulate_async(
     threads: int | None = None,
     client_memory: int = BUDGET,
     callback: Callback | None = None,
-    max_events: int = 100_000,
     eager: bool = False,
-    eta: float | Literal["auto"] | None = None,
-    alpha: float | Literal["auto"] | None = None,
     on_bad_client: OnBadClient = "stop",
-    checkpoint: str | Path | None = None,
-    checkpoint_every: int | str = manager.EVERY,
-    resume: bool = False,
+    checkpoint: Checkpoint | str | Path | None = None,
 ) -> Result:
     """Run an asynchronous algorithm in virtual time, for a number of updates of the server.
 
-    A client reads the newest xbar, works for a time that the delays say, and its upload arrives; the server aggregates
-    when its buffer is full, and the client, or another one where not all work at a time, begins anew. Uploads of one
-    moment arrive in an order that the seed draws, and clients begin when all of them have arrived.
+    A client reads the newest xbar, works for a time that the delays say, and its upload arrives. The server aggregates
+    when its buffer is full, and the client, or another one where not all work at a time, begins its next update.
+    Uploads of one moment arrive in an order that the seed draws, and clients begin when all of them have arrived.
 
     Parameters
     ----------
@@ -69,8 +62,9 @@ def simulate_async(
         How clients solve their subproblems.
     updates
         Updates of the server; ``round`` in the history counts them.
-    delays
-        How long clients take and when they are there, such as ``delays.UniformSpeed(1.0, 2.0)``; one second by default.
+    clock
+        How long clients take and when they are there, such as ``Clock(delays.UniformSpeed(1.0, 2.0))``; one second for
+        every update by default. There are no rounds that could have a deadline.
     concurrency
         Clients that work at a time, all by default; others wait, and one of those that are there is drawn at random
         when there is room. A client that never finishes keeps its place.
@@ -83,13 +77,9 @@ def simulate_async(
         Updates between rows of the history. Evaluating changes nothing else.
     callback
         Called after each update; returning True ends the run there.
-    max_events
-        How many events ``result.events`` may hold; what comes later is not recorded.
     eager
         Compute each job when it begins instead. The result is the same.
-    eta, alpha
-        Instead of those of the algorithm: numbers or "auto".
-    on_bad_client, checkpoint, checkpoint_every, resume
+    on_bad_client, checkpoint
         As in ``simulate``, with updates for rounds. An update that is skipped counts as lost.
 
     Returns
@@ -115,70 +105,56 @@ def simulate_async(
     ...     problem,
     ...     feddr.AsyncFedDR(eta=1.0, alpha=1.2),
     ...     local=feddr.local.SGD(lr=0.1, batch_size=None),
-    ...     delays=feddr.delays.Fixed([1.0, 2.5]),
+    ...     clock=feddr.Clock(feddr.delays.Fixed([1.0, 2.5])),
     ...     updates=6,
     ... )
     >>> result.history.last.time, result.tau
     (5.0, 2)
     """
     n = problem.data.num_clients
-    updates, evaluate_every, seed = check_settings(updates, evaluate_every, seed, "updates")
-    max_events = scalars.whole("max_events", max_events, 0)
+    updates = scalars.whole("updates", updates, 0)
+    options = EngineOptions(Uniform(1), seed, precision, evaluate_every, personal, client_memory, on_bad_client)
     if not isinstance(algorithm, Asynchronous):
         raise ValueError(
             f"simulate_async runs AsyncFedDR, FedAsync and FedBuff, got {type(algorithm).__name__}; use simulate."
         )
-    check_on_bad_client(on_bad_client, algorithm)
-    check(algorithm, problem, Full())
+    options.check(algorithm, problem)
     places = n if concurrency is None else scalars.whole("concurrency", concurrency)
     if not 1 <= places <= n:
         raise ValueError(f"concurrency must be from 1 to the number of clients, {n}, got {places}.")
-    steps = (eta, alpha, getattr(algorithm, "eta", None), getattr(algorithm, "alpha", None))
-    if local.certified and "auto" in steps and getattr(algorithm, "tau", None) is None:
+    auto = "auto" in (getattr(algorithm, "eta", None), getattr(algorithm, "alpha", None))
+    if local.certified and auto and getattr(algorithm, "tau", None) is None:
         raise ValueError(
             f'"auto" needs to know how stale updates may be, got tau=None; with {places} clients at a time they are '
             f"about {places - 1} versions old, and older where speeds differ."
         )
-    delays = Fixed(1.0) if delays is None else delays
-    delays.check(n)
+    clock = Clock() if clock is None else clock
+    clock.check(algorithm, n)
+    if clock.deadline is not None:
+        raise ValueError(f"An asynchronous run has no rounds, got deadline={clock.deadline}; leave it out.")
     batching.prepare(mean_work(problem, local))
-    algorithm, words, *_ = chosen = resolve(algorithm, problem, Full(), local, eta=eta, alpha=alpha)
-    dtype = precisions.of(precision)
-    same = {
-        "engine": "clock",
-        "delays": delays,
-        "concurrency": places,
-        "evaluate_every": evaluate_every,
-        "max_events": max_events,
-    }
-    with ThreadPool(threads) as crew:
-        run = Run(problem, algorithm, local, Uniform(1), seed, dtype, personal, crew, client_memory, on_bad_client)
-        clock = EventLoop(run, algorithm, delays, places, updates, evaluate_every, callback, max_events, eager)
-        with CheckpointManager(checkpoint, checkpoint_every, resume, run, {"clock": clock}, same) as keeper:
+    algorithm, words, *_ = chosen = resolve(algorithm, problem, Full(), local)
+    engine = {"engine": "clock", "delays": clock.delays, "concurrency": places, "max_events": clock.max_events}
+    where = Checkpoint.of(checkpoint)
+    with ThreadPool(threads) as pool:
+        run = Run(problem, algorithm, local, options, pool)
+        loop = EventLoop(run, algorithm, clock, places, updates, callback, eager)
+        same = {} if where is None else identity(problem, algorithm, local, options, engine)
+        with CheckpointManager(where, run, {"clock": loop}, same) as checkpoints:
             try:
-                clock.play(keeper)
+                loop.play(checkpoints)
             finally:
-                clock.close()
+                loop.close()
     review(chosen, run.state.met)
-    settings = run.settings(words) | {
+    tau, T = loop.tau, loop.longest_absence()
+    settings = describe(run, words) | {
         "engine": "clock",
-        "delays": repr(delays),
+        "delays": repr(clock.delays),
         "concurrency": places,
-        "updates": clock.version,
-        "evaluate_every": evaluate_every,
-        "tau": clock.tau,
-        "T": clock.longest_absence(),
+        "updates": loop.version,
+        "evaluate_every": options.evaluate_every,
+        "tau": tau,
+        "T": T,
     }
-    params = tree.cast(run.state.server.xbar, run.dtype)
-    return Result(
-        params,
-        run.history,
-        run.state,
-        problem,
-        algorithm,
-        settings,
-        local,
-        events=clock.schedule.record.events,
-        tau=clock.tau,
-        T=clock.longest_absence(),
-    )
+    params, events = tree.cast(run.state.server.xbar, run.dtype), loop.schedule.record.events
+    return Result(params, run.history, run.state, problem, algorithm, settings, local, events=events, tau=tau, T=T)

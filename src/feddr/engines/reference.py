@@ -1,18 +1,16 @@
 """The reference: the same rules in plain loops, one client and one batch at a time. Slow, and obviously right."""
 
-from typing import Literal
-
 import numpy as np
 from numpy.typing import NDArray
 
 from feddr import precision as precisions
 from feddr import tree
-from feddr.algorithms import Algorithm, Roles, Uploads, check
+from feddr.algorithms import Algorithm, Roles, Uploads
 from feddr.algorithms.algorithm import ProblemLike
 from feddr.engines.result import Result
 from feddr.engines.shared.aggregation import WeightedUpload, wire_bytes
 from feddr.engines.shared.errors import check_finite, inaccurate, warn_inaccurate
-from feddr.engines.shared.options import check_settings
+from feddr.engines.shared.options import EngineOptions
 from feddr.engines.shared.plain_clients import PlainClients
 from feddr.engines.shared.randomness import client_rng, sampling_rng
 from feddr.engines.shared.state import Callback, Progress, RunState
@@ -20,6 +18,7 @@ from feddr.history import History, Row
 from feddr.local import LocalSolver
 from feddr.sampling import Full, Sampling
 from feddr.theory.advice import resolve, review
+from feddr.validation import scalars
 
 
 def reference(
@@ -33,15 +32,14 @@ def reference(
     precision: str = "float32",
     evaluate_every: int = 10,
     callback: Callback | None = None,
-    eta: float | Literal["auto"] | None = None,
-    alpha: float | Literal["auto"] | None = None,
 ) -> Result:
     """Do what ``simulate`` does, step by step; the arguments mean the same, and a problem may be PyTorch's, too."""
     sampling = Full() if sampling is None else sampling
-    rounds, evaluate_every, seed = check_settings(rounds, evaluate_every, seed)
-    check(algorithm, problem, sampling)
-    dtype = precisions.of(precision)
-    algorithm, words, *_ = chosen = resolve(algorithm, problem, sampling, local, eta=eta, alpha=alpha)
+    rounds = scalars.whole("rounds", rounds, 0)
+    options = EngineOptions(sampling, seed, precision, evaluate_every)
+    options.check(algorithm, problem)
+    dtype, seed = options.dtype, options.seed
+    algorithm, words, *_ = chosen = resolve(algorithm, problem, sampling, local)
     n, w, g = problem.data.num_clients, problem.client_weights, problem.regulariser
     roles = Roles(algorithm, w)
     v = roles.mean_weights
@@ -99,7 +97,7 @@ def reference(
 
     k, asked = 0, play(0, np.arange(n)) if algorithm.full_start else 0
     while True:
-        row = evaluate(k) if k % evaluate_every == 0 or k == rounds else None
+        row = evaluate(k) if k % options.evaluate_every == 0 or k == rounds else None
         stop = callback is not None and callback(Progress(k, rounds, state, row, asked))
         if stop or k == rounds:
             break

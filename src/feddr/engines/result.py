@@ -21,6 +21,7 @@ from feddr.tree import Tree
 
 if TYPE_CHECKING:
     from feddr.certify import RoundMeasurements
+    from feddr.engines.shared.run import Run
 
 
 @dataclass(frozen=True)
@@ -89,3 +90,20 @@ class Result:
         if self.events:
             plots.save(plots.timeline(self.events, name), folder / "timeline.png")
         return folder
+
+
+def describe(run: "Run", step_sizes: str) -> dict[str, Any]:
+    """Return what a run was asked to do, in words and numbers, and how the step sizes were chosen if they were."""
+    problem = run.problem
+    weights = problem.weights
+    return {
+        "algorithm": repr(run.algorithm),
+        **({"step_sizes": step_sizes} if step_sizes else {}),
+        "local": repr(run.local),
+        "g": repr(problem.regulariser),
+        "weights": weights if isinstance(weights, str) else problem.client_weights.tolist(),
+        "clients": problem.data.num_clients,
+        "evaluated_on": len(problem.data.panel),
+        "seed": run.options.seed,
+        "precision": run.options.precision,
+    }

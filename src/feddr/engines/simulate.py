@@ -3,29 +3,28 @@
 import functools
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from feddr import precision as precisions
 from feddr import tree
-from feddr.algorithms import Algorithm, check
+from feddr.algorithms import Algorithm
 from feddr.certify import measurements_for
-from feddr.checkpoint import encoding, manager
-from feddr.checkpoint.manager import CheckpointManager
-from feddr.delays import Delay
-from feddr.engines.clock.round_clock import RoundClock, check_delays
-from feddr.engines.result import Result
-from feddr.engines.shared.aggregation import wire_bytes
+from feddr.checkpoint.encoding import Stateful
+from feddr.checkpoint.identity import identity
+from feddr.checkpoint.manager import Checkpoint, CheckpointManager
+from feddr.engines.clock.round_clock import RoundClock
+from feddr.engines.clock.settings import Clock
+from feddr.engines.result import Result, describe
 from feddr.engines.shared.client_store import BUDGET
 from feddr.engines.shared.compiled_clients import mean_work
 from feddr.engines.shared.errors import DivergedError
 from feddr.engines.shared.executor import ClientTask
-from feddr.engines.shared.options import OnBadClient, check_on_bad_client, check_settings
+from feddr.engines.shared.options import EngineOptions, OnBadClient
 from feddr.engines.shared.randomness import sampling_rng
 from feddr.engines.shared.run import Run
-from feddr.engines.shared.state import Callback
+from feddr.engines.shared.state import Callback, Progress, notify
 from feddr.local import LocalSolver
 from feddr.problem import Problem
 from feddr.sampling import Full, Sampling
@@ -50,15 +49,9 @@ def simulate(
     client_memory: int = BUDGET,
     callback: Callback | None = None,
     certify: bool = False,
-    delays: Delay | None = None,
-    deadline: float | None = None,
-    max_events: int = 100_000,
-    eta: float | Literal["auto"] | None = None,
-    alpha: float | Literal["auto"] | None = None,
+    clock: Clock | None = None,
     on_bad_client: OnBadClient = "stop",
-    checkpoint: str | Path | None = None,
-    checkpoint_every: int | str = manager.EVERY,
-    resume: bool = False,
+    checkpoint: Checkpoint | str | Path | None = None,
 ) -> Result:
     """Run an algorithm for a number of rounds.
 
@@ -92,25 +85,15 @@ def simulate(
     certify
         Whether to measure every round for ``feddr.certify.certificate``, at the price of a gradient of every client.
         Where updates are lost, late or skipped, there is nothing to certify.
-    delays
-        How long clients take and when they are there; the history then has virtual time. A round lasts as long as its
-        slowest client, and an update that is lost is left out.
-    deadline
-        Seconds after which a round ends without those who are late; their state stays as it was.
-    max_events
-        How many events ``result.events`` may hold, if there are delays.
-    eta, alpha
-        Instead of those of the algorithm: numbers or "auto".
+    clock
+        Virtual time, such as ``Clock(delays.UniformSpeed(1.0, 2.0), deadline=1.5)``; the history then has the column
+        ``time``. A round lasts as long as its slowest client or until the deadline, and an update that is lost or late
+        is left out.
     on_bad_client
         ``"skip"`` leaves out, and counts, updates that hold a NaN or an infinity, instead of stopping the run.
     checkpoint
-        A folder in which the state is saved now and then, and at the end; None for none.
-    checkpoint_every
-        Rounds between two checkpoints, or seconds, as in ``"60s"``; the two newest are kept.
-    resume
-        Go on from the newest checkpoint, if there is one. The result is that of a run that was never cut off, bit for
-        bit, but for ``wall_time``. The settings must be the same, but for ``rounds``, ``threads``, ``client_memory``
-        and ``on_bad_client``.
+        Where the state is saved now and then, and whether the run resumes from there: ``Checkpoint("kept", every=10)``,
+        or a folder alone; None for none.
 
     Returns
     -------
@@ -124,41 +107,35 @@ def simulate(
     DivergedError
         Where a client sends a NaN or an infinity, or xbar or f is not finite.
     """
+    rounds = scalars.whole("rounds", rounds, 0)
     sampling = Full() if sampling is None else sampling
-    rounds, evaluate_every, seed = check_settings(rounds, evaluate_every, seed)
-    max_events = scalars.whole("max_events", max_events, 0)
-    check_on_bad_client(on_bad_client, algorithm)
-    check(algorithm, problem, sampling)
-    check_delays(algorithm, delays, deadline, problem.data.num_clients)
+    options = EngineOptions(sampling, seed, precision, evaluate_every, personal, client_memory, on_bad_client)
+    options.check(algorithm, problem)
+    n, seed = problem.data.num_clients, options.seed
+    if clock is not None:
+        clock.check(algorithm, n)
     batching.prepare(mean_work(problem, local))
-    algorithm, words, *_ = chosen = resolve(algorithm, problem, sampling, local, eta=eta, alpha=alpha)
-    watch = measurements_for(problem, algorithm, sampling) if certify else None
-    callbacks = [call for call in (watch, callback) if call is not None]
-    n, dtype = problem.data.num_clients, precisions.of(precision)
-    same = {
-        "engine": "simulate",
-        "sampling": sampling,
-        "evaluate_every": evaluate_every,
-        "certify": certify,
-        "delays": delays,
-        "deadline": deadline,
-        "max_events": max_events,
-    }
-    with ThreadPool(threads) as crew:
-        run = Run(problem, algorithm, local, sampling, seed, dtype, personal, crew, client_memory, on_bad_client)
-        clock = None if delays is None else RoundClock(run, delays, deadline, seed, max_events)
-        parts: dict[str, encoding.Stateful] = {} if clock is None else {"clock": clock}
-        if watch is not None:
-            watch.attach(run.state)
-            parts["watch"] = watch
-        with CheckpointManager(checkpoint, checkpoint_every, resume, run, parts, same) as keeper:
+    algorithm, words, *_ = chosen = resolve(algorithm, problem, sampling, local)
+    measurements = measurements_for(problem, algorithm, sampling) if certify else None
+    callbacks = [call for call in (measurements, callback) if call is not None]
+    engine = {"engine": "simulate", "sampling": sampling, "certify": certify, **_words(clock)}
+    where = Checkpoint.of(checkpoint)
+    with ThreadPool(threads) as pool:
+        run = Run(problem, algorithm, local, options, pool)
+        rounds_clock = None if clock is None else RoundClock(run, clock)
+        parts: dict[str, Stateful] = {} if rounds_clock is None else {"clock": rounds_clock}
+        if measurements is not None:
+            measurements.attach(run.state)
+            parts["watch"] = measurements
+        same = {} if where is None else identity(problem, algorithm, local, options, engine)
+        with CheckpointManager(where, run, parts, same) as checkpoints:
 
             def report(k: int, asked: int) -> bool:
                 row = None
-                if k % evaluate_every == 0 or k == rounds:
-                    row = run.evaluate(k, **(clock.columns() if clock else {}))
-                stop = run.tell(callbacks, k, rounds, row, asked)
-                keeper.after(k, last=stop or k == rounds)
+                if k % options.evaluate_every == 0 or k == rounds:
+                    row = run.evaluate(k, **(rounds_clock.columns() if rounds_clock else {}))
+                stop = notify(callbacks, Progress(k, rounds, run.state, row, asked))
+                checkpoints.after(k, last=stop or k == rounds)
                 return stop
 
             @functools.lru_cache(maxsize=2)
@@ -168,27 +145,38 @@ def simulate(
             def next_active(k: int) -> list[int]:
                 return active(k + 1).tolist() if k < rounds else []
 
-            resumed, stop = keeper.begin(rounds), False
+            resumed, stop = checkpoints.begin(rounds), False
             if resumed is None:
                 asked = n if algorithm.full_start else 0
                 if asked:
-                    _round(run, clock, 0, np.arange(n))
+                    _round(run, rounds_clock, 0, np.arange(n))
                 stop = report(0, asked)
             k = resumed or 0
             while k < rounds and not stop:
                 k += 1
                 drawn = active(k)
-                _round(run, clock, k, drawn, functools.partial(next_active, k))
+                _round(run, rounds_clock, k, drawn, functools.partial(next_active, k))
                 stop = report(k, len(drawn))
             if run.history.last.round < k:
-                run.evaluate(k, **(clock.columns() if clock else {}))
+                run.evaluate(k, **(rounds_clock.columns() if rounds_clock else {}))
     review(chosen, run.state.met)
-    settings = run.settings(words) | {"sampling": repr(sampling), "rounds": k, "evaluate_every": evaluate_every}
-    if delays is not None:
-        settings |= {"delays": repr(delays), "deadline": deadline}
-    happened = clock.close() if clock else ()
+    settings = describe(run, words) | {
+        "sampling": repr(sampling),
+        "rounds": k,
+        "evaluate_every": options.evaluate_every,
+    }
+    if clock is not None:
+        settings |= {"delays": repr(clock.delays), "deadline": clock.deadline}
+    events = rounds_clock.close() if rounds_clock else ()
     params = tree.cast(run.state.server.xbar, run.dtype)
-    return Result(params, run.history, run.state, problem, algorithm, settings, local, sampling, watch, happened)
+    return Result(params, run.history, run.state, problem, algorithm, settings, local, sampling, measurements, events)
+
+
+def _words(clock: Clock | None) -> dict[str, Any]:
+    """Return what identifies the virtual time of a run."""
+    if clock is None:
+        return {"delays": None, "deadline": None, "max_events": Clock().max_events}
+    return {"delays": clock.delays, "deadline": clock.deadline, "max_events": clock.max_events}
 
 
 def _round(
@@ -209,4 +197,4 @@ def _round(
         raise
     if clock is not None and skipped:
         clock.skipped(skipped)
-    run.state.bytes_down += len(active) * wire_bytes(message, run.dtype)
+    run.count_down(message, len(active))

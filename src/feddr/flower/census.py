@@ -11,7 +11,7 @@ import numpy as np
 
 from feddr.algorithms import Deployable, Roles
 from feddr.flower import steps
-from feddr.flower.clock import Clock
+from feddr.flower.clock import TimeSource
 from feddr.flower.deployment import LONGEST_WAIT, Abandoned
 from feddr.flower.federation import Federation
 from feddr.flower.membership import Roster
@@ -37,7 +37,7 @@ def settle(
     sampling: Sampling,
     settings: Settings,
     roster: Roster,
-    clock: Clock,
+    clock: TimeSource,
     progress: ProgressTable,
 ) -> Settled:
     """Wait until every client has said what the run depends on, and return the weights and step sizes.
@@ -64,7 +64,7 @@ def settle(
 
 
 def _wait(
-    algorithm: Deployable, clients: int, settings: Settings, roster: Roster, clock: Clock, progress: ProgressTable
+    algorithm: Deployable, clients: int, settings: Settings, roster: Roster, clock: TimeSource, progress: ProgressTable
 ) -> None:
     begin = clock.now()
     remind = begin + REMIND

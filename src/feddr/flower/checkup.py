@@ -4,7 +4,7 @@ Flower answers for a node that is gone. It does not when a node is stopped and i
 gives it, before Flower has looked: the task that it had is lost, and nothing says so until the time to live is over.
 """
 
-from feddr.flower.clock import Clock
+from feddr.flower.clock import TimeSource
 from feddr.flower.journal import Journal
 from feddr.flower.mailbox import Post, Reply
 from feddr.flower.membership import Roster
@@ -18,7 +18,7 @@ AFTER = 120.0
 class Checkups:
     """Finds tasks that nobody works on, and gives them up, so that they are sent again."""
 
-    def __init__(self, post: Post, roster: Roster, journal: Journal, clock: Clock, run: str) -> None:
+    def __init__(self, post: Post, roster: Roster, journal: Journal, clock: TimeSource, run: str) -> None:
         self.post, self.roster, self.journal, self.clock, self.run = post, roster, journal, clock, run
         self._silence: dict[str, float] = {}
 

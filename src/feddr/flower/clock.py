@@ -4,7 +4,7 @@ import time
 from typing import Protocol
 
 
-class Clock(Protocol):
+class TimeSource(Protocol):
     """Seconds that only grow, and a way to let them pass."""
 
     def now(self) -> float:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from feddr.algorithms import Asynchronous, Deployable
 from feddr.flower import steps, validate, wire
 from feddr.flower.checkup import Checkups
-from feddr.flower.clock import Clock
+from feddr.flower.clock import TimeSource
 from feddr.flower.federation import Federation
 from feddr.flower.journal import Journal, plain
 from feddr.flower.ledger import Ledger
@@ -51,7 +51,7 @@ class Deployment:
         algorithm: Deployable,
         sampling: Sampling,
         settings: Settings,
-        clock: Clock,
+        clock: TimeSource,
         post: Post,
         roster: Roster,
         ledger: Ledger,

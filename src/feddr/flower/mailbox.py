@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from flwr.app import Message, MessageType, RecordDict
 from flwr.serverapp import Grid
 
-from feddr.flower.clock import Clock
+from feddr.flower.clock import TimeSource
 from feddr.flower.journal import Journal
 
 TYPES = {
@@ -78,7 +78,7 @@ class Post:
         Told of each reply to a message that is not awaited: it was answered before, or given up.
     """
 
-    def __init__(self, grid: Grid, clock: Clock, ttl: float, journal: Journal) -> None:
+    def __init__(self, grid: Grid, clock: TimeSource, ttl: float, journal: Journal) -> None:
         self.grid, self.clock, self.ttl, self.journal = grid, clock, ttl, journal
         self.awaited: dict[str, Sent] = {}
 

@@ -7,7 +7,7 @@ config. A client belongs to the first node that claims it, until that node is go
 import math
 from typing import Any
 
-from feddr.flower.clock import Clock
+from feddr.flower.clock import TimeSource
 from feddr.flower.journal import Journal
 from feddr.flower.mailbox import Post, Reply
 from feddr.flower.messages import Hello, Presence
@@ -27,7 +27,7 @@ FIRST_PAUSE, LONGEST_PAUSE = 1.0, 300.0
 class Pauses:
     """Who has failed how often, and until when they are left alone."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: TimeSource) -> None:
         self.clock = clock
         self.failures: dict[int, int] = {}
         self.until: dict[int, float] = {}
@@ -67,7 +67,7 @@ class Roster:
     """
 
     def __init__(
-        self, post: Post, journal: Journal, clock: Clock, run: str, clients: int, samples: bool, work: bool
+        self, post: Post, journal: Journal, clock: TimeSource, run: str, clients: int, samples: bool, work: bool
     ) -> None:
         self.post, self.journal, self.clock, self.run = post, journal, clock, run
         self.clients, self.samples, self.work = clients, samples, work

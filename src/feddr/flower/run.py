@@ -9,7 +9,7 @@ from flwr.serverapp import Grid
 from feddr import tree
 from feddr.algorithms import Algorithm, Asynchronous, Deployable, step_sizes
 from feddr.flower import census, disk, identity, rounds, steps
-from feddr.flower.clock import Clock, Monotonic
+from feddr.flower.clock import Monotonic, TimeSource
 from feddr.flower.deployment import Deployment
 from feddr.flower.federation import Federation
 from feddr.flower.journal import Journal
@@ -32,7 +32,7 @@ def serve(
     algorithm: Algorithm,
     sampling: Sampling,
     settings: Settings,
-    clock: Clock | None = None,
+    clock: TimeSource | None = None,
     progress: ProgressTable | None = None,
 ) -> History:
     """Serve a run to its end, and return its history; the arguments are those of ``server_app``."""
@@ -79,7 +79,7 @@ def open_run(
     algorithm: Deployable,
     sampling: Sampling,
     settings: Settings,
-    clock: Clock,
+    clock: TimeSource,
     progress: ProgressTable,
 ) -> Deployment:
     """Open the books, old ones or new ones, and everything that a run needs beside them."""

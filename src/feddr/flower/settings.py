@@ -11,8 +11,8 @@ import numpy as np
 
 from feddr import precision as precisions
 from feddr.algorithms import Algorithm, Asynchronous
-from feddr.engines.shared.options import check_settings
 from feddr.flower import identity, wire
+from feddr.validation import scalars
 
 PREFIX = "feddr."
 
@@ -36,7 +36,8 @@ class Settings:
 
     def __post_init__(self) -> None:
         identity.check_name(self.name)
-        check_settings(self.rounds, self.evaluate_every, self.seed)
+        for name, least in (("rounds", 0), ("evaluate_every", 1), ("seed", 0)):
+            scalars.count(self, name, least)
         precisions.of(self.precision)
         if self.broadcast not in wire.FORMS:
             raise ValueError(f"broadcast must be one of {', '.join(wire.FORMS)}, got {self.broadcast!r}.")

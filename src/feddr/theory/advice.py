@@ -187,9 +187,7 @@ ROUNDING = 0.01
 """By how much a larger L is no news: estimates are that far off."""
 
 
-def resolve(
-    algorithm: Any, problem: "Problem | ProblemLike", sampling: "Sampling", local: Any, **given: Any
-) -> Resolved:
+def resolve(algorithm: Any, problem: "Problem | ProblemLike", sampling: "Sampling", local: Any) -> Resolved:
     """Return the algorithm with nothing left "auto", print its step sizes, and warn of an alpha below 1.
 
     Parameters
@@ -197,24 +195,15 @@ def resolve(
     local
         Decides where the numbers come from: a solver of fixed work leads to ``fixed_work``, a certified one to
         ``recommend``, with the theorem on relative accuracies where its stopping rule is relative.
-    given
-        The eta or alpha that replace those of the algorithm, "auto" among them.
 
     Raises
     ------
     ValueError
-        Where the algorithm has no such step size, or the solver does not say how long its work is.
+        Where the solver does not say how long its work is.
     """
     from feddr.algorithms import FedDR  # JAX would keep ``feddr theory`` waiting
     from feddr.theory import fixed_work
 
-    given = {name: value for name, value in given.items() if value is not None}
-    missing = [name for name in given if not hasattr(algorithm, name)]
-    if missing:
-        name, value = missing[0], given[missing[0]]
-        raise ValueError(f"{type(algorithm).__name__} has no {name}, got {name}={value!r}; leave it out, or use FedDR.")
-    if given:
-        algorithm = dataclasses.replace(algorithm, **given)
     if isinstance(algorithm, FedDR):
         algorithm = algorithm.settled(local.certified)
     if "auto" not in (_of(algorithm, "eta"), _of(algorithm, "alpha")):

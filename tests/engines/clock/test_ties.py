@@ -86,7 +86,7 @@ def test_a_run_that_is_cut_off_within_a_moment_goes_on_bit_for_bit(tmp_path: Pat
 
     whole = run(13)
     for stop in (4, 5, 9, 13):  # three arrive at each moment
-        cut = run(stop, checkpoint=tmp_path, resume=stop > 4)
+        cut = run(stop, checkpoint=feddr.Checkpoint(tmp_path, resume=stop > 4))
     assert cut.events == whole.events
     assert all(np.array_equal(a, b) for a, b in zip(tree.leaves(cut.params), tree.leaves(whole.params), strict=True))
     assert cut.history.column("F") == whole.history.column("F")

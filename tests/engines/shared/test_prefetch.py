@@ -75,7 +75,7 @@ def test_a_thread_without_work_draws_for_the_next_round(monkeypatch: pytest.Monk
                 return taken
             return super().take(client, update)
 
-    monkeypatch.setattr(executor, "Draws", Watched)
+    monkeypatch.setattr(executor, "BatchPrefetcher", Watched)
     together = run(threads=2)
     assert ready == [False] + [True] * 7
     np.testing.assert_array_equal(alone.params["weight"], together.params["weight"])

@@ -14,13 +14,13 @@ import numpy as np
 from feddr.algorithms import Asynchronous
 from feddr.checkpoint import encoding
 from feddr.checkpoint.manager import CheckpointManager
-from feddr.delays import Delay
 from feddr.engines.clock import events, round_clock
 from feddr.engines.clock.schedule import Running, Schedule
-from feddr.engines.shared.aggregation import WeightedUpload, weighted_sum, wire_bytes
+from feddr.engines.clock.settings import Clock
+from feddr.engines.shared.aggregation import WeightedUpload, weighted_sum
 from feddr.engines.shared.executor import ClientTask, ClientUpdate
 from feddr.engines.shared.run import Run
-from feddr.engines.shared.state import Callback
+from feddr.engines.shared.state import Callback, Progress, notify
 from feddr.history import Row
 from feddr.theory import asynchronous
 from feddr.tree import Tree
@@ -55,44 +55,42 @@ class EventLoop:
         self,
         run: Run,
         algorithm: Asynchronous,
-        delays: Delay,
+        clock: Clock,
         concurrency: int,
         updates: int,
-        evaluate_every: int,
-        callback: Callback | None,
-        max_events: int,
-        eager: bool,
+        callback: Callback | None = None,
+        eager: bool = False,
     ) -> None:
-        self.run, self.algorithm, self.delays = run, algorithm, delays
-        self.updates, self.evaluate_every, self.eager = updates, evaluate_every, eager
+        self.run, self.algorithm, self.clock = run, algorithm, clock
+        self.updates, self.eager = updates, eager
         self.callbacks = [] if callback is None else [callback]
-        self.keeper: CheckpointManager | None = None
-        n = run.problem.data.num_clients
-        record = events.EventRecorder(max_events)
-        self.schedule = Schedule(n, delays, run.seed, round_clock.jobs(run, run.seed), concurrency, record)
+        self.checkpoints: CheckpointManager | None = None
+        n, seed = run.problem.data.num_clients, run.options.seed
+        record = events.EventRecorder(clock.max_events)
+        self.schedule = Schedule(n, clock.delays, seed, round_clock.jobs(run), concurrency, record)
         self.version = 0
         self.buffer: list[WeightedUpload] = []
         self.waiting: list[Running] = []
-        self.message: tuple[Tree, int] | None = None
+        self.message: Tree | None = None
         self.tau = 0
         self.since: list[int] = []
         self.heard = [0] * n
         self.absences = [0] * n
 
-    def play(self, keeper: CheckpointManager) -> None:
-        """Go from event to event until the last update, from the beginning or from where the keeper has the run."""
-        self.keeper, stop = keeper, False
-        if keeper.begin(self.updates) is None:
-            stop = self.begin()
+    def play(self, checkpoints: CheckpointManager) -> None:
+        """Go from event to event until the last update, from the start or from the newest checkpoint."""
+        self.checkpoints, stop = checkpoints, False
+        if checkpoints.begin(self.updates) is None:
+            stop = self.start()
         else:
-            self._go_on()
+            self._resume()
         while self.version < self.updates and not stop:
             stop = self.step() if self.schedule.heap else self._stall()
         self.schedule.close()
         if self.run.history.last.round < self.version:
             self._evaluate()
 
-    def begin(self) -> bool:
+    def start(self) -> bool:
         """Let the first clients begin, and return whether the run is to end."""
         if self.algorithm.full_start:
             self._start_up()
@@ -103,18 +101,18 @@ class EventLoop:
 
     def step(self) -> bool:
         """Let one event happen, and return whether the run is to end."""
-        upcoming, answer, usable, stop = self.schedule.upcoming(), None, False, False
+        upcoming, update, usable, stop = self.schedule.upcoming(), None, False, False
         if upcoming is not None and not upcoming.lost:
             # Before the event changes anything, so that a run that stops here can be saved as it is.
-            answer = self._answer(upcoming)
-            usable = self.run.usable(_part(upcoming), answer, good=self.version)
+            update = self._update(upcoming)
+            usable = self.run.check_upload(_task(upcoming), update, last_good_round=self.version)
         job = self.schedule.step()
-        if job is not None and answer is not None:
+        if job is not None and update is not None:
             if usable:
-                self._accept(job, answer)
+                self._accept(job, update)
             else:
                 self.schedule.skipped(job)
-                self.run.skip(_part(job), answer)
+                self.run.skip(_task(job), update)
             if len(self.buffer) >= self.algorithm.buffer:
                 stop = self._aggregate()
         if not stop:
@@ -126,8 +124,8 @@ class EventLoop:
         return max(max(was, self.version - last) for was, last in zip(self.absences, self.heard, strict=True))
 
     def close(self) -> None:
-        """Let go of who holds this clock."""
-        self.keeper = None
+        """Let go of the checkpoints, which refer to this loop."""
+        self.checkpoints = None
 
     def _begin(self) -> None:
         """Let clients begin with the newest xbar, unless it is the last."""
@@ -135,32 +133,31 @@ class EventLoop:
         if not begun:
             return
         if self.message is None:
-            message = self.run.message()
-            self.message = message, wire_bytes(message, self.run.dtype)
+            self.message = self.run.message()
+        self.run.count_down(self.message, len(begun))
         for job in begun:
-            job.message, size = self.message
-            self.run.state.bytes_down += size
+            job.message = self.message
             if self.eager:
                 self._compute([job])
             elif not job.lost:
                 self.waiting.append(job)
 
     def _compute(self, jobs: Sequence[Running]) -> None:
-        for job, answer in zip(jobs, self.run.parts.answers([_part(job) for job in jobs]), strict=True):
-            job.answer = answer
+        for job, update in zip(jobs, self.run.executor.execute([_task(job) for job in jobs]), strict=True):
+            job.update = update
 
-    def _answer(self, job: Running) -> ClientUpdate:
+    def _update(self, job: Running) -> ClientUpdate:
         """Return what the job computed, and compute with it what else is in flight."""
-        if job.answer is None:
+        if job.update is None:
             # No more than are still wanted, and of those the earliest: later jobs can only push them back.
             wanted = (self.updates - self.version) * self.algorithm.buffer - len(self.buffer)
             chosen = heapq.nsmallest(wanted, self.waiting, key=lambda j: self.schedule.turn(j.end, j.client))
             self._compute(chosen)
-            self.waiting = [one for one in self.waiting if one.answer is None]
-        answer: ClientUpdate = job.answer
-        return answer
+            self.waiting = [one for one in self.waiting if one.update is None]
+        update: ClientUpdate = job.update
+        return update
 
-    def _accept(self, job: Running, answer: ClientUpdate) -> None:
+    def _accept(self, job: Running, update: ClientUpdate) -> None:
         self.schedule.arrived(job, self.version)
         staleness = self.version - job.read
         limit = getattr(self.algorithm, "tau", None)
@@ -170,8 +167,8 @@ class EventLoop:
         self.since.append(staleness)
         self.absences[job.client] = max(self.absences[job.client], self.version - self.heard[job.client])
         self.heard[job.client] = self.version + 1
-        self.buffer.append(self.run.weigh(job.client, answer, self.algorithm.factor(staleness)))
-        self.run.commit(job.client, answer, self.version + 1)
+        self.buffer.append(self.run.weighted(job.client, update, self.algorithm.factor(staleness)))
+        self.run.commit(job.client, update, self.version + 1)
 
     def _aggregate(self) -> bool:
         self.run.aggregate(weighted_sum(self.buffer), self.version + 1)
@@ -181,11 +178,11 @@ class EventLoop:
         return self._report()
 
     def _report(self) -> bool:
-        due = self.version % self.evaluate_every == 0 or self.version == self.updates
+        due = self.version % self.run.options.evaluate_every == 0 or self.version == self.updates
         row = self._evaluate() if due else None
-        stop = self.run.tell(self.callbacks, self.version, self.updates, row)
-        if self.keeper is not None:
-            self.keeper.after(self.version, last=stop or self.version == self.updates)
+        stop = notify(self.callbacks, Progress(self.version, self.updates, self.run.state, row))
+        if self.checkpoints is not None:
+            self.checkpoints.after(self.version, last=stop or self.version == self.updates)
         return stop
 
     def _evaluate(self) -> Row:
@@ -197,11 +194,11 @@ class EventLoop:
     def _start_up(self) -> None:
         """Let every client take part in a synchronous round before the clock starts."""
         n, run = len(self.heard), self.run
-        rounds = round_clock.RoundClock(run, self.delays, None, run.seed, self.schedule.record.most)
+        rounds = round_clock.RoundClock(run, self.clock)
         message = run.message()
-        run.state.bytes_down += n * wire_bytes(message, run.dtype)
-        jobs = [ClientTask(0, int(i), message) for i in rounds.round(0, np.arange(n))]
-        rounds.skipped(run.round(0, jobs))
+        run.count_down(message, n)
+        tasks = [ClientTask(0, int(i), message) for i in rounds.round(0, np.arange(n))]
+        rounds.skipped(run.round(0, tasks))
         self.schedule.record.events = rounds.record.events
         self.schedule.resume(rounds.time, rounds.numbers, rounds.free)
 
@@ -232,7 +229,7 @@ class EventLoop:
         """Return everything that later events depend on.
 
         What a job computes follows from its client's state, which stays while the job is in flight, and the message
-        that it read; so answers are not kept, and each version of the message once.
+        that it read; so updates are not kept, and each version of the message once.
         """
         messages = {job.read: job.message for job in self.schedule.jobs.values()}
         buffer = [(one.weight, one.share, one.new, one.factor) for one in self.buffer]
@@ -266,8 +263,8 @@ class EventLoop:
             for j, (weight, share, new, factor) in enumerate(arrays["buffer"].tolist())
         ]
 
-    def _go_on(self) -> None:
-        """Take up the jobs in flight, and let those begin whose turn it was."""
+    def _resume(self) -> None:
+        """Continue with the jobs in flight, and let those begin whose turn it was."""
         jobs = [job for job in self.schedule.jobs.values() if not job.lost]
         if self.eager:
             self._compute(jobs)
@@ -276,5 +273,5 @@ class EventLoop:
         self._begin()
 
 
-def _part(job: Running) -> ClientTask:
+def _task(job: Running) -> ClientTask:
     return ClientTask(job.read + 1, job.client, job.message)

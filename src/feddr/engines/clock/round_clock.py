@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from feddr.algorithms import Algorithm
 from feddr.checkpoint import encoding
-from feddr.delays import Delay, Job, Timing
+from feddr.delays import Job, Timing
 from feddr.engines.clock import events
+from feddr.engines.clock.settings import Clock
 from feddr.engines.shared.aggregation import wire_bytes
 from feddr.engines.shared.run import Run
 from feddr.local import Solution
@@ -32,11 +32,11 @@ def made_up_upload(run: Run) -> Tree:
     return upload
 
 
-def jobs(run: Run, seed: int) -> Callable[[int, int], Job]:
+def jobs(run: Run) -> Callable[[int, int], Job]:
     """Return the function from (client, number of its job) to the job."""
     message, upload = run.message(), made_up_upload(run)
     down, up = wire_bytes(message, run.dtype), wire_bytes(upload, run.dtype)
-    steps = [run.local.num_steps(int(size)) for size in run.problem.data.sizes]
+    seed, steps = run.options.seed, [run.local.num_steps(int(size)) for size in run.problem.data.sizes]
 
     def describe(client: int, number: int) -> Job:
         return Job(seed, client, number, steps[client], down, up)
@@ -44,38 +44,18 @@ def jobs(run: Run, seed: int) -> Callable[[int, int], Job]:
     return describe
 
 
-def check_delays(algorithm: Algorithm, delays: Delay | None, deadline: float | None, n: int) -> None:
-    """Refuse delays that do not fit n clients, and a deadline where it has no meaning."""
-    if delays is not None:
-        delays.check(n)
-    if deadline is None:
-        return
-    if not deadline > 0:
-        raise ValueError(f"deadline must be above 0, got {deadline}; None to wait for everybody.")
-    if delays is None:
-        raise ValueError(f"A deadline needs a clock, got deadline={deadline} without delays; give delays, too.")
-    if not algorithm.partial:
-        name = type(algorithm).__name__
-        raise ValueError(f"{name} needs every client in every round, got deadline={deadline}; use FedDR, or None.")
-
-
 class RoundClock:
     """Virtual time for rounds: a round lasts as long as its slowest client, or until a deadline.
 
     A client whose upload is lost or not there by the deadline is left out: it stops, and its state stays as it was. A
     client that is not there when it is asked begins when it is back.
-
-    Parameters
-    ----------
-    deadline
-        Seconds from the start of a round; None to wait for everybody.
     """
 
-    def __init__(self, run: Run, delays: Delay, deadline: float | None, seed: int, max_events: int) -> None:
-        self.algorithm, self.delays = run.algorithm, delays
-        self.deadline = math.inf if deadline is None else deadline
-        self.describe = jobs(run, seed)
-        self.record = events.EventRecorder(max_events)
+    def __init__(self, run: Run, clock: Clock) -> None:
+        self.algorithm, self.delays = run.algorithm, clock.delays
+        self.deadline = math.inf if clock.deadline is None else clock.deadline
+        self.describe = jobs(run)
+        self.record = events.EventRecorder(clock.max_events)
         self.time = 0.0
         self.numbers: dict[int, int] = {}
         self.free: dict[int, float] = {}

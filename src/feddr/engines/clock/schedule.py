@@ -18,7 +18,7 @@ _CHOICE, _TIE = 0, 7  # no tags of ``feddr.delays``
 
 @dataclass(slots=True)
 class Running:
-    """A job in flight: the version of xbar that it read, and for who computes it the message and the answer."""
+    """A job in flight: the version of xbar that it read, and for who computes it the message and the update."""
 
     client: int
     number: int
@@ -27,7 +27,7 @@ class Running:
     timing: Timing
     read: int
     message: Any = None
-    answer: Any = None
+    update: Any = None
 
     @property
     def lost(self) -> bool:
@@ -168,7 +168,7 @@ class Schedule:
         }
 
     def load_state_dict(self, arrays: encoding.Arrays) -> None:
-        """Become what ``state_dict`` was called on; jobs have neither message nor answer."""
+        """Become what ``state_dict`` was called on; jobs have neither message nor update."""
         self.record.events = encoding.events(encoding.strip_prefix("events", arrays))
         self.time = arrays["time"].item()
         self.room, self.draws = arrays["counts"].tolist()

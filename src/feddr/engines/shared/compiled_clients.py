@@ -123,7 +123,7 @@ class CompiledClients:
     def begin(self, tasks: Sequence[SubproblemTask]) -> Callable[[], list[Solution]]:
         """Begin to solve the subproblems of clients that share a call, and return what waits for the solutions."""
         if not self.policy.shares(self._load(tasks[0].client)):
-            each = [self.call(self.alone(task)) for task in tasks]
+            each = [self.call(self.arguments(task)) for task in tasks]
             return lambda: [tree.map(np.asarray, solution) for solution in each]
         stacked = self._stacked(tasks, self.policy.width)
         with precision.scope(self.dtype):
@@ -136,7 +136,7 @@ class CompiledClients:
             solution, _ = self._one(*arguments)
         return solution
 
-    def alone(self, task: SubproblemTask) -> Arguments:
+    def arguments(self, task: SubproblemTask) -> Arguments:
         """Return the arguments of a call for one client."""
         start, size, steps = map(np.int32, self._place(task.client))
         samples = self._own_samples(task.client) if self.samples is None else self.samples

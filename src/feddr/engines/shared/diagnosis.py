@@ -26,20 +26,20 @@ CLIENTS = 1000
 """Clients, at most, whose losses are computed to find the one that is not finite."""
 
 
-def upload(run: "Run", job: "ClientTask", good: int) -> DivergedError:
-    """Return the error for a client whose upload, on top of the state after round ``good``, is not finite."""
-    i, k = job.client, good + 1
-    _, task = run.parts.task(job)
+def upload(run: "Run", task: "ClientTask", last_good_round: int) -> DivergedError:
+    """Return the error for a client whose upload, on top of the state after ``last_good_round``, is not finite."""
+    i, k = task.client, last_good_round + 1
+    _, solving = run.executor.prepare(task)
     total = run.local.num_steps(int(run.problem.data.sizes[i]))
-    step = _first_bad_step(run.clients, task, total)
+    step = _first_bad_step(run.clients, solving, total)
     if step is None:
         where = "Its local steps stayed finite."
     elif step == 0:
         where = "It began where a number is not finite."
     else:
         where = f"Local step {step} of {total} was the first to leave the finite numbers."
-    text = f"Client {i} sent a number that is not finite in round {k}. {where} {_cause(run, task)}"
-    return DivergedError(text, i, k, step, good)
+    text = f"Client {i} sent a number that is not finite in round {k}. {where} {_cause(run, solving)}"
+    return DivergedError(text, i, k, step, last_good_round)
 
 
 def metric(run: "Run", k: int, name: str, value: float) -> DivergedError:
@@ -72,7 +72,7 @@ def growth(run: "Run") -> None:
 
 def _first_bad_step(clients: CompiledClients, task: SubproblemTask, total: int) -> int | None:
     """Return how many steps it takes to leave the finite numbers, by bisection: there is no way back from a NaN."""
-    arguments = clients.alone(task)
+    arguments = clients.arguments(task)
 
     def bad(steps: int) -> bool:
         return not finite(clients.call(arguments._replace(steps=np.int32(steps))).x)

@@ -25,7 +25,7 @@ class DivergedError(FloatingPointError):
     step
         The first local step of the client after which a number was not finite, 0 where it began with one; None where
         it was none of its steps.
-    good
+    last_good_round
         The round whose state the engine still has, none of it spoilt; None where it has been overwritten.
 
     Attributes
@@ -35,10 +35,10 @@ class DivergedError(FloatingPointError):
     """
 
     def __init__(
-        self, message: str, client: int | None, round_: int, step: int | None = None, good: int | None = None
+        self, message: str, client: int | None, round_: int, step: int | None = None, last_good_round: int | None = None
     ) -> None:
         super().__init__(message)
-        self.client, self.round, self.step, self.good = client, round_, step, good
+        self.client, self.round, self.step, self.last_good_round = client, round_, step, last_good_round
         self.history = History()
 
 

@@ -40,16 +40,16 @@ class Evaluator:
         The problem; its samples are put on the device once.
     dtype
         Precision of the passes.
-    crew
+    pool
         Threads that go through the samples, a piece for each; None for this one, and those of XLA.
     """
 
-    def __init__(self, problem: Problem, dtype: Any, crew: ThreadPool | None = None) -> None:
-        self.problem, self.dtype, self.crew = problem, np.dtype(dtype), crew
+    def __init__(self, problem: Problem, dtype: Any, pool: ThreadPool | None = None) -> None:
+        self.problem, self.dtype, self.pool = problem, np.dtype(dtype), pool
         train, test = problem.data.train, problem.data.test
         self._train = self._load(train, problem.sample_weights)
         self._test = None if test is None else self._load(test, np.zeros(test.num_samples))
-        options = batching.evaluation_options() if crew is None else batching.compiler_options(tree.size(problem.init))
+        options = batching.evaluation_options() if pool is None else batching.compiler_options(tree.size(problem.init))
         self._pass = jax.jit(functools.partial(_sums, problem), static_argnames="gradient", compiler_options=options)
         self._g = jax.jit(problem.regulariser.value)
 
@@ -96,11 +96,11 @@ class Evaluator:
                 sums, gradient = self._pass(x, *self._train, *piece, gradient=True)
                 found[piece] = tree.map(lambda a: np.asarray(a, np.float64), (sums, gradient))
 
-        if self.crew is None:
+        if self.pool is None:
             for piece in pieces:
                 go_through(piece)
         else:
-            self.crew.each(go_through, pieces)
+            self.pool.each(go_through, pieces)
         return functools.reduce(tree.add, (found[piece] for piece in pieces))
 
     def personal(self, models: Iterable[tuple[int, Tree]]) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""The parts of clients in a round: each is prepared, computed beside others, and finished."""
+"""The client executor: prepares the tasks of clients, computes them side by side, and finishes them."""
 
 from collections import deque
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
@@ -20,7 +20,7 @@ AHEAD = 2
 
 
 class ClientTask(NamedTuple):
-    """A client's part of a round: the round, the client, and what it was sent."""
+    """What a client is to do: an update in a round, from the message that it was sent."""
 
     round: int
     client: int
@@ -28,7 +28,7 @@ class ClientTask(NamedTuple):
 
 
 class ClientUpdate(NamedTuple):
-    """What comes of a client's part: its next state, its upload, and how its subproblem was solved."""
+    """What came of a task: the client's next state, its upload, and how its subproblem was solved."""
 
     client: Any
     upload: Tree
@@ -36,7 +36,7 @@ class ClientUpdate(NamedTuple):
 
 
 class ClientExecutor:
-    """Lets clients do their parts; it reads the state of a run and does not touch it.
+    """Executes the tasks of clients; it reads the state of a run and does not change it.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ class ClientExecutor:
         The start of the run, which clients that come for the first time may begin with.
     probabilities
         How likely each client is to take part in a round, for solvers that want to know.
-    crew
+    pool
         The threads that compute clients.
     """
 
@@ -58,63 +58,63 @@ class ClientExecutor:
         x0: Tree,
         probabilities: NDArray[np.float64],
         seed: int,
-        crew: ThreadPool,
+        pool: ThreadPool,
     ) -> None:
         self.roles, self.clients, self.state, self.x0 = roles, clients, state, x0
-        self.probabilities, self.crew = probabilities, crew
-        self.draws = BatchPrefetcher(clients.local, clients.sizes, seed)
+        self.probabilities, self.pool = probabilities, pool
+        self.prefetcher = BatchPrefetcher(clients.local, clients.sizes, seed)
 
-    def answers(self, jobs: Sequence[ClientTask], upcoming: Callable[[], Iterable[int]] = tuple) -> list[ClientUpdate]:
-        """Let clients, each of them once, do their parts side by side, the longest first.
+    def execute(self, tasks: Sequence[ClientTask], upcoming: Callable[[], Iterable[int]] = tuple) -> list[ClientUpdate]:
+        """Execute tasks, one for each client, side by side, the longest first.
 
         A thread that has nothing left to do draws batches for the clients of the next round, ``upcoming``.
         """
-        by_client = {job.client: job for job in jobs}
-        found: dict[int, ClientUpdate] = {}
+        by_client = {task.client: task for task in tasks}
+        updates: dict[int, ClientUpdate] = {}
 
         def begin(clients: list[int]) -> Callable[[], dict[int, ClientUpdate]]:
             return self._begin([by_client[i] for i in clients])
 
         calls = self.clients.calls(list(by_client))
         long = [clients for clients in calls if self.clients.worth_a_thread(clients[0])]
-        self.crew.each(lambda clients: found.update(begin(clients)()), long, self._ahead(by_client, upcoming))
+        self.pool.each(lambda clients: updates.update(begin(clients)()), long, self._ahead(by_client, upcoming))
         under_way: deque[Callable[[], dict[int, ClientUpdate]]] = deque()
         for clients in calls[len(long) :]:
             under_way.append(begin(clients))
             if len(under_way) > AHEAD:
-                found.update(under_way.popleft()())
+                updates.update(under_way.popleft()())
         for end in under_way:
-            found.update(end())
-        return [found[job.client] for job in jobs]
+            updates.update(end())
+        return [updates[task.client] for task in tasks]
 
-    def task(self, job: ClientTask) -> tuple[Any, SubproblemTask]:
+    def prepare(self, task: ClientTask) -> tuple[Any, SubproblemTask]:
         """Return the state that a client begins with, and what it has to solve."""
-        k, i, message = job
+        k, i, message = task
         state, rules = self.state, self.roles.client(i)
         c = state.clients[i] if i in state.clients else rules.client(self.x0, message)
-        batches = self.draws.take(i, state.updates.get(i, 0))
+        batches = self.prefetcher.take(i, state.updates.get(i, 0))
         return c, SubproblemTask(i, rules.subproblem(c, message), batches, k, self.probabilities[i])
 
     def _ahead(self, active: Container[int], upcoming: Callable[[], Iterable[int]]) -> Iterator[Callable[[], None]]:
         """Yield what draws the batches of the next round, before which the active clients make one update more."""
         updates = self.state.updates
-        yield from self.draws.ahead((i, updates.get(i, 0) + (i in active)) for i in upcoming())
+        yield from self.prefetcher.ahead((i, updates.get(i, 0) + (i in active)) for i in upcoming())
 
-    def _begin(self, jobs: Sequence[ClientTask]) -> Callable[[], dict[int, ClientUpdate]]:
-        """Begin the parts of clients that share a call, and return what waits for them."""
+    def _begin(self, tasks: Sequence[ClientTask]) -> Callable[[], dict[int, ClientUpdate]]:
+        """Begin the tasks of clients that share a call, and return what waits for them."""
         with _quiet():
-            before, tasks = zip(*map(self.task, jobs), strict=True)
-            solutions = self.clients.begin(tasks)
+            before, solving = zip(*map(self.prepare, tasks), strict=True)
+            solutions = self.clients.begin(solving)
 
         def end() -> dict[int, ClientUpdate]:
-            parts = zip(jobs, before, tasks, solutions(), strict=True)
+            each = zip(tasks, before, solving, solutions(), strict=True)
             with _quiet():
-                return {job.client: self._finish(job, c, task.sub, solution) for job, c, task, solution in parts}
+                return {task.client: self._finish(task, c, one.sub, solution) for task, c, one, solution in each}
 
         return end
 
-    def _finish(self, job: ClientTask, c: Any, sub: Subproblem, solution: Solution) -> ClientUpdate:
-        state, upload = self.roles.client(job.client).finish(c, job.message, sub, solution)
+    def _finish(self, task: ClientTask, c: Any, sub: Subproblem, solution: Solution) -> ClientUpdate:
+        state, upload = self.roles.client(task.client).finish(c, task.message, sub, solution)
         return ClientUpdate(state, upload, solution)
 
 

@@ -1,34 +1,53 @@
-"""Options that every engine has, and what it refuses."""
+"""Options that every engine has, validated in one place."""
 
-from typing import Any, Literal, NamedTuple
+from dataclasses import dataclass
+from typing import Any, Literal
 
+import numpy as np
+
+from feddr import precision as precisions
+from feddr.algorithms import Algorithm, check
+from feddr.algorithms.algorithm import HasRegulariser
+from feddr.engines.shared.client_store import BUDGET
+from feddr.sampling import Sampling
 from feddr.validation import scalars
 
 OnBadClient = Literal["stop", "skip"]
 """What to do about a client that sends a NaN or an infinity."""
 
 
-def check_on_bad_client(on_bad_client: str, algorithm: Any) -> None:
+@dataclass(frozen=True)
+class EngineOptions:
+    """What every engine may be asked; ``feddr.simulate`` describes the fields."""
+
+    sampling: Sampling
+    seed: int = 0
+    precision: str = "float32"
+    evaluate_every: int = 10
+    personal: bool = False
+    client_memory: int = BUDGET
+    on_bad_client: OnBadClient = "stop"
+
+    def __post_init__(self) -> None:
+        scalars.count(self, "seed", 0)
+        scalars.count(self, "evaluate_every", 1)
+        if self.on_bad_client not in ("stop", "skip"):
+            raise ValueError(f'on_bad_client must be "stop" or "skip", got {self.on_bad_client!r}.')
+        assert self.dtype is not None  # a wrong precision is refused here
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The precision as a type of NumPy."""
+        return precisions.of(self.precision)
+
+    def check(self, algorithm: Algorithm, problem: HasRegulariser) -> None:
+        """Refuse an algorithm that cannot handle the problem, or these options."""
+        check_on_bad_client(self.on_bad_client, algorithm)
+        check(algorithm, problem, self.sampling)
+
+
+def check_on_bad_client(on_bad_client: str, algorithm: Algorithm) -> None:
     """Refuse to leave clients out where the algorithm needs every one of them."""
-    if on_bad_client not in ("stop", "skip"):
-        raise ValueError(f'on_bad_client must be "stop" or "skip", got {on_bad_client!r}.')
     if on_bad_client == "skip" and not algorithm.partial:
         name = type(algorithm).__name__
         raise ValueError(f'{name} needs every client in every round, got on_bad_client="skip"; use FedDR, or "stop".')
-
-
-class Counts(NamedTuple):
-    """The whole numbers that every engine is given."""
-
-    rounds: int
-    evaluate_every: int
-    seed: int
-
-
-def check_settings(rounds: int, evaluate_every: int, seed: int, name: str = "rounds") -> Counts:
-    """Return the numbers of a run; refuse those that cannot be run. ``name`` is what its rounds are called."""
-    return Counts(
-        scalars.whole(name, rounds, 0),
-        scalars.whole("evaluate_every", evaluate_every, 1),
-        scalars.whole("seed", seed, 0),
-    )

@@ -1,9 +1,7 @@
 """A run under way: what the compiled engines share, whatever their clock."""
 
 import math
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -12,18 +10,18 @@ from feddr.algorithms import Algorithm, Roles, Uploads
 from feddr.checkpoint import encoding
 from feddr.engines.shared import diagnosis
 from feddr.engines.shared.aggregation import WeightedUpload, finite, weighted_sum, wire_bytes
-from feddr.engines.shared.client_store import BUDGET, ClientStore
+from feddr.engines.shared.client_store import ClientStore
 from feddr.engines.shared.compiled_clients import CompiledClients
 from feddr.engines.shared.errors import DivergedError, inaccurate, shorter, warn_inaccurate
 from feddr.engines.shared.evaluation import Evaluator
 from feddr.engines.shared.executor import ClientExecutor, ClientTask, ClientUpdate
-from feddr.engines.shared.options import OnBadClient
-from feddr.engines.shared.state import Callback, Progress, RunState
+from feddr.engines.shared.options import EngineOptions
+from feddr.engines.shared.recorder import Recorder
+from feddr.engines.shared.state import RunState
 from feddr.history import History, Row
-from feddr.local import Estimate, LocalSolver
+from feddr.local import LocalSolver
 from feddr.problem import Problem
 from feddr.prox.compiled import compiled_prox
-from feddr.sampling import Sampling
 from feddr.tree import Tree
 from feddr.xla.thread_pool import ThreadPool
 
@@ -32,137 +30,133 @@ PATIENCE = 1000
 
 
 class Run:
-    """The state of a run, and how clients and metrics are computed.
+    """Executes clients and server, and keeps the state of both.
 
     Parameters
     ----------
-    sampling
-        Who takes part in a round, for solvers that want to know how likely a client is.
-    crew
+    options
+        What every engine may be asked. ``options.sampling`` tells solvers how likely a client is to take part.
+    pool
         The threads that compute clients.
-    client_memory
-        Bytes of client state kept in memory.
-    on_bad_client
-        Whether a client that sends a NaN or an infinity stops the run or is left out.
     """
 
     def __init__(
-        self,
-        problem: Problem,
-        algorithm: Algorithm,
-        local: LocalSolver,
-        sampling: Sampling,
-        seed: int,
-        dtype: np.dtype[Any],
-        personal: bool,
-        crew: ThreadPool,
-        client_memory: int = BUDGET,
-        on_bad_client: OnBadClient = "stop",
+        self, problem: Problem, algorithm: Algorithm, local: LocalSolver, options: EngineOptions, pool: ThreadPool
     ) -> None:
         if not isinstance(problem, Problem):
             raise ValueError(
                 f"The simulator compiles a loss written in JAX, got a {type(problem).__name__}; use feddr.reference, "
                 "or write the loss in JAX."
             )
-        self.begin = time.perf_counter()
-        self.problem, self.algorithm, self.local, self.seed, self.dtype = problem, algorithm, local, seed, dtype
-        self.personal, self.on_bad_client = personal, on_bad_client
-        self.evaluator = Evaluator(problem, dtype, crew)
-        samples = self.evaluator.samples if problem.data.on_demand is None else None
-        self.clients = CompiledClients(problem, samples, local, dtype, algorithm.needs_gradient)
+        self.problem, self.algorithm, self.local, self.options = problem, algorithm, local, options
+        self.dtype = options.dtype
+        evaluator = Evaluator(problem, self.dtype, pool)
+        self.recorder = Recorder(evaluator, options.personal)
+        samples = evaluator.samples if problem.data.on_demand is None else None
+        self.clients = CompiledClients(problem, samples, local, self.dtype, algorithm.needs_gradient)
         self.roles = Roles(algorithm, problem.client_weights)
         self.prox = compiled_prox(problem.regulariser)
-        self.x0 = tree.cast(problem.init, dtype)
-        self.state = RunState(algorithm.server(tree.cast(self.x0, np.float64)), ClientStore(client_memory))
-        probabilities = sampling.probabilities(problem.data.num_clients)
-        self.parts = ClientExecutor(self.roles, self.clients, self.state, self.x0, probabilities, seed, crew)
-        self.history = History()
-        self.skipped_in_a_row = 0
+        self.x0 = tree.cast(problem.init, self.dtype)
+        self.state = RunState(algorithm.server(tree.cast(self.x0, np.float64)), ClientStore(options.client_memory))
+        probabilities = options.sampling.probabilities(problem.data.num_clients)
+        self.executor = ClientExecutor(self.roles, self.clients, self.state, self.x0, probabilities, options.seed, pool)
         self.accurate = True
         self._upload_bytes = 0
 
+    @property
+    def history(self) -> History:
+        """The rows so far."""
+        return self.recorder.history
+
     def message(self) -> Tree:
-        """Return what the server sends now."""
+        """Return what the server broadcasts now."""
         return tree.cast(self.algorithm.broadcast(self.state.server), self.dtype)
 
-    def round(self, k: int, jobs: Sequence[ClientTask], upcoming: Callable[[], Iterable[int]] = tuple) -> set[int]:
+    def round(self, k: int, tasks: Sequence[ClientTask], upcoming: Callable[[], Iterable[int]] = tuple) -> set[int]:
         """Let clients compute side by side, and then the server; where that fails, nothing has changed.
 
         ``upcoming`` returns the clients of the next round, as far as they are known. Returns the clients that were
         skipped.
         """
-        taken: list[tuple[ClientTask, ClientUpdate]] = []
-        left_out: list[tuple[ClientTask, ClientUpdate]] = []
+        accepted: list[tuple[ClientTask, ClientUpdate]] = []
+        skipped: list[tuple[ClientTask, ClientUpdate]] = []
 
         def arriving() -> Iterator[WeightedUpload]:
-            for job, answer in zip(jobs, self.parts.answers(jobs, upcoming), strict=True):
-                taken.append((job, answer))
-                yield self.weigh(job.client, answer)
+            for task, update in zip(tasks, self.executor.execute(tasks, upcoming), strict=True):
+                accepted.append((task, update))
+                yield self.weighted(task.client, update)
 
-        gathered = weighted_sum(arriving()) if jobs else None
-        if gathered is not None and not finite(gathered.sum):
-            found, taken = taken, []
-            for job, answer in found:
-                (taken if self.usable(job, answer, good=k - 1) else left_out).append((job, answer))
-            gathered = weighted_sum(self.weigh(job.client, answer) for job, answer in taken) if taken else None
-        if gathered is not None:
-            self.aggregate(gathered, k, good=k - 1)
-        for job, answer in taken:
-            self.commit(job.client, answer, k)
-        for job, answer in left_out:
-            self.skip(job, answer)
-        return {job.client for job, _ in left_out}
+        uploads = weighted_sum(arriving()) if tasks else None
+        if uploads is not None and not finite(uploads.sum):
+            everybody, accepted = accepted, []
+            for task, update in everybody:
+                good = self.check_upload(task, update, last_good_round=k - 1)
+                (accepted if good else skipped).append((task, update))
+            uploads = (
+                weighted_sum(self.weighted(task.client, update) for task, update in accepted) if accepted else None
+            )
+        if uploads is not None:
+            self.aggregate(uploads, k, last_good_round=k - 1)
+        for task, update in accepted:
+            self.commit(task.client, update, k)
+        for task, update in skipped:
+            self.skip(task, update)
+        return {task.client for task, _ in skipped}
 
-    def usable(self, job: ClientTask, answer: ClientUpdate, good: int) -> bool:
-        """Return whether what a client has sent is finite; where it is not, the run may have been asked to stop.
+    def check_upload(self, task: ClientTask, update: ClientUpdate, last_good_round: int) -> bool:
+        """Return whether an upload is finite; where it is not, the run may have been asked to stop.
 
-        ``good`` is the round whose state is still there.
+        ``last_good_round`` is the round whose state is still there.
         """
-        if finite(answer.upload):
+        if finite(update.upload):
             return True
-        if self.on_bad_client == "stop":
-            raise diagnosis.upload(self, job, good)
+        if self.options.on_bad_client == "stop":
+            raise diagnosis.upload(self, task, last_good_round)
         return False
 
-    def weigh(self, i: int, answer: ClientUpdate, factor: float = 1.0) -> WeightedUpload:
-        """Return what client i has sent as the server takes it in."""
+    def weighted(self, i: int, update: ClientUpdate, factor: float = 1.0) -> WeightedUpload:
+        """Return the upload of client i with its weights, as the server sums it up."""
         weight, share = float(self.roles.mean_weights[i]), float(self.roles.weights[i])
-        return WeightedUpload(weight, share, i not in self.state.updates, answer.upload, factor)
+        return WeightedUpload(weight, share, i not in self.state.updates, update.upload, factor)
 
-    def commit(self, i: int, answer: ClientUpdate, k: int) -> None:
-        """Count what client i has sent in round k; warn of the first prox that is not as accurate as it should be."""
+    def commit(self, i: int, update: ClientUpdate, k: int) -> None:
+        """Keep the new state of client i in round k; warn of the first prox that is not as accurate as it should be."""
         state = self.state
-        if self.accurate and inaccurate(answer.solution):
+        if self.accurate and inaccurate(update.solution):
             self.accurate = False
-            warn_inaccurate(answer.solution, i, k, self.local, self.algorithm)
-        state.clients[i] = answer.client
+            warn_inaccurate(update.solution, i, k, self.local, self.algorithm)
+        state.clients[i] = update.client
         state.updates[i] = state.updates.get(i, 0) + 1
-        state.meet(i, answer.solution.met)
-        error = float(answer.solution.error)
+        state.meet(i, update.solution.met)
+        error = float(update.solution.error)
         if not error <= state.prox_error and not math.isnan(error):
             state.prox_error = error
-        self.skipped_in_a_row = 0
-        self._sent(answer)
+        state.skipped_in_a_row = 0
+        self._count_up(update)
 
-    def skip(self, job: ClientTask, answer: ClientUpdate) -> None:
+    def skip(self, task: ClientTask, update: ClientUpdate) -> None:
         """Leave out what a client has sent: its state, and what the server counts for it, stay as they were."""
         self.state.skipped += 1
-        self.skipped_in_a_row += 1
-        self._sent(answer)
-        if self.skipped_in_a_row >= PATIENCE:
+        self.state.skipped_in_a_row += 1
+        self._count_up(update)
+        if self.state.skipped_in_a_row >= PATIENCE:
             raise DivergedError(
                 f"{PATIENCE} updates in a row held a NaN or an infinity and were skipped, the last of them client "
-                f"{job.client}'s in round {job.round}; {shorter(self.local, self.algorithm)}.",
-                job.client,
-                job.round,
+                f"{task.client}'s in round {task.round}; {shorter(self.local, self.algorithm)}.",
+                task.client,
+                task.round,
             )
 
-    def _sent(self, answer: ClientUpdate) -> None:
-        self._upload_bytes = self._upload_bytes or wire_bytes(answer.upload, self.dtype)  # the same for all
-        self.state.bytes_up += self._upload_bytes
-        self.state.local_steps += int(answer.solution.steps)
+    def count_down(self, message: Tree, clients: int) -> None:
+        """Count the bytes of a message that was broadcast to so many clients."""
+        self.state.bytes_down += clients * wire_bytes(message, self.dtype)
 
-    def aggregate(self, uploads: Uploads, k: int, good: int | None = None) -> None:
+    def _count_up(self, update: ClientUpdate) -> None:
+        self._upload_bytes = self._upload_bytes or wire_bytes(update.upload, self.dtype)  # the same for all
+        self.state.bytes_up += self._upload_bytes
+        self.state.local_steps += int(update.solution.steps)
+
+    def aggregate(self, uploads: Uploads, k: int, last_good_round: int | None = None) -> None:
         """Let the server compute in round k."""
         server = self.roles.server.aggregate(self.state.server, uploads, self.prox)
         if not finite(server.xbar):
@@ -171,82 +165,28 @@ class Run:
                 f"the prox of {self.problem.regulariser} is wrong: {shorter(self.local, self.algorithm)}.",
                 None,
                 k,
-                good=good,
+                last_good_round=last_good_round,
             )
         self.state.server = server
 
     def evaluate(self, k: int, **columns: float) -> Row:
-        """Add a row to the history."""
-        state = self.state
-        own = ((i, c.x) for i, c in sorted(state.clients.items()) if hasattr(c, "x"))
-        metrics = self.evaluator.at(state.server.xbar)
+        """Add a row to the history, unless f or its gradient is not finite, which ends the run."""
+        row = self.recorder.evaluate(k, self.state, **columns)
         for name in ("f", "gradient_mapping"):
-            if not math.isfinite(metrics[name]):
-                raise diagnosis.metric(self, k, name, metrics[name])
-        row = Row(
-            round=k,
-            bytes_up=state.bytes_up,
-            bytes_down=state.bytes_down,
-            local_steps=state.local_steps,
-            prox_error=state.prox_error,
-            skipped=state.skipped,
-            **metrics,
-            **(self.evaluator.personal(own) if self.personal else {}),
-            wall_time=time.perf_counter() - self.begin,
-            **columns,
-        )
-        state.prox_error = math.nan
-        self.history.rows.append(row)
+            if not math.isfinite(getattr(row, name)):
+                raise diagnosis.metric(self, k, name, getattr(row, name))
+        self.recorder.add(row, self.state)
         diagnosis.growth(self)
         return row
 
-    def tell(self, callbacks: Sequence[Callback], k: int, rounds: int, row: Row | None, asked: int = 0) -> bool:
-        """Tell the callbacks, and return whether one of them wants to stop."""
-        progress = Progress(k, rounds, self.state, row, asked)
-        answers = [callback(progress) for callback in callbacks]  # each is told, also when another wants to stop
-        return any(answers)
-
-    def settings(self, step_sizes: str) -> dict[str, Any]:
-        """Return what every engine was asked to do, and how the step sizes were chosen if they were."""
-        weights = self.problem.weights
-        return {
-            "algorithm": repr(self.algorithm),
-            **({"step_sizes": step_sizes} if step_sizes else {}),
-            "local": repr(self.local),
-            "g": repr(self.problem.regulariser),
-            "weights": weights if isinstance(weights, str) else self.problem.client_weights.tolist(),
-            "clients": self.problem.data.num_clients,
-            "evaluated_on": len(self.problem.data.panel),
-            "seed": self.seed,
-            "precision": str(self.dtype),
-        }
-
     def state_dict(self) -> encoding.Arrays:
-        """Return everything that the rest of the run depends on, but for the clients' states."""
-        state = self.state
-        counts = [state.bytes_up, state.bytes_down, state.local_steps, state.skipped, self.skipped_in_a_row]
-        return {
-            **encoding.flatten("server", state.server),
-            **encoding.add_prefix("history", encoding.history(self.history)),
-            **encoding.add_prefix("updates", encoding.pairs(state.updates, np.int64)),
-            **encoding.add_prefix("met", encoding.pairs(state.met, np.float64)),
-            "counts": np.array(counts, np.int64),
-            "prox_error": np.array(state.prox_error, np.float64),
-            "seconds": np.array(time.perf_counter() - self.begin),
-        }
+        """Return everything that the rest of the run depends on, but for the clients' states, as named arrays."""
+        return self.state.state_dict() | self.recorder.state_dict()
 
     def load_state_dict(self, arrays: encoding.Arrays) -> None:
         """Become what ``state_dict`` was called on."""
-        state = self.state
-        state.server = encoding.unflatten("server", state.server, arrays)
-        self.history.rows[:] = encoding.rows(encoding.strip_prefix("history", arrays))
-        state.updates.update(encoding.mapping(encoding.strip_prefix("updates", arrays)))
-        met = encoding.strip_prefix("met", arrays)  # not there in checkpoints of version 0.1
-        state.met.update({i: Estimate(*found) for i, found in (encoding.mapping(met) if met else {}).items()})
-        counts = arrays["counts"].tolist()
-        state.bytes_up, state.bytes_down, state.local_steps, state.skipped, self.skipped_in_a_row = counts
-        state.prox_error = arrays["prox_error"].item()
-        self.begin = time.perf_counter() - arrays["seconds"].item()
+        self.state.load_state_dict(arrays)
+        self.recorder.load_state_dict(arrays)
 
     def load_clients(self, segments: Iterable[encoding.Arrays]) -> None:
         """Give the clients back their states."""

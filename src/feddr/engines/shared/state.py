@@ -1,9 +1,12 @@
 """What changes while a run goes on, and what a callback sees of it."""
 
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable, Iterable, MutableMapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
+from feddr.checkpoint import encoding
 from feddr.history import Row
 from feddr.local import Estimate
 
@@ -22,6 +25,8 @@ class RunState:
         How many updates each of them has made.
     skipped
         How many updates were left out because they were not finite.
+    skipped_in_a_row
+        Those since the last one that was not.
     met
         The least and the largest curvature of f_i that the solver of client i met, where it had to be estimated.
     """
@@ -34,6 +39,7 @@ class RunState:
     local_steps: int = 0
     prox_error: float = float("nan")
     skipped: int = 0
+    skipped_in_a_row: int = 0
     met: dict[int, Estimate] = field(default_factory=dict)
 
     def meet(self, client: int, found: Estimate | None) -> None:
@@ -41,6 +47,27 @@ class RunState:
         if found is not None:
             before = self.met.get(client, found)
             self.met[client] = Estimate(min(before.lower, float(found.lower)), max(before.upper, float(found.upper)))
+
+    def state_dict(self) -> encoding.Arrays:
+        """Return everything but the clients' states as named arrays, for a checkpoint."""
+        counts = [self.bytes_up, self.bytes_down, self.local_steps, self.skipped, self.skipped_in_a_row]
+        return {
+            **encoding.flatten("server", self.server),
+            **encoding.add_prefix("updates", encoding.pairs(self.updates, np.int64)),
+            **encoding.add_prefix("met", encoding.pairs(self.met, np.float64)),
+            "counts": np.array(counts, np.int64),
+            "prox_error": np.array(self.prox_error, np.float64),
+        }
+
+    def load_state_dict(self, arrays: encoding.Arrays) -> None:
+        """Become what ``state_dict`` was called on, but for the clients' states."""
+        self.server = encoding.unflatten("server", self.server, arrays)
+        self.updates.update(encoding.mapping(encoding.strip_prefix("updates", arrays)))
+        met = encoding.strip_prefix("met", arrays)  # not there in checkpoints of version 0.1
+        self.met.update({i: Estimate(*found) for i, found in (encoding.mapping(met) if met else {}).items()})
+        counts = arrays["counts"].tolist()
+        self.bytes_up, self.bytes_down, self.local_steps, self.skipped, self.skipped_in_a_row = counts
+        self.prox_error = arrays["prox_error"].item()
 
 
 @dataclass(frozen=True)
@@ -64,3 +91,9 @@ class Progress:
 
 Callback = Callable[[Progress], bool | None]
 """Called after each round; returning True ends the run there, with a last evaluation."""
+
+
+def notify(callbacks: Iterable[Callback], progress: Progress) -> bool:
+    """Call every callback, and return whether one of them wants to stop."""
+    answers = [callback(progress) for callback in callbacks]  # each is called, also when another wants to stop
+    return any(answers)

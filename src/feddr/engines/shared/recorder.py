@@ -1,0 +1,59 @@
+"""The history of a run: evaluates the global model (xbar) and adds a row."""
+
+import math
+import time
+
+import numpy as np
+
+from feddr.checkpoint import encoding
+from feddr.engines.shared.evaluation import Evaluator
+from feddr.engines.shared.state import RunState
+from feddr.history import History, Row
+
+
+class Recorder:
+    """Adds rows to a history.
+
+    Parameters
+    ----------
+    personal
+        Whether to evaluate the clients' own models, too.
+    """
+
+    def __init__(self, evaluator: Evaluator, personal: bool) -> None:
+        self.evaluator, self.personal = evaluator, personal
+        self.history = History()
+        self.begin = time.perf_counter()
+
+    def evaluate(self, k: int, state: RunState, **columns: float) -> Row:
+        """Return the row of round k, which the history does not have yet; metrics may be infinite or NaN."""
+        own = ((i, c.x) for i, c in sorted(state.clients.items()) if hasattr(c, "x"))
+        return Row(
+            round=k,
+            bytes_up=state.bytes_up,
+            bytes_down=state.bytes_down,
+            local_steps=state.local_steps,
+            prox_error=state.prox_error,
+            skipped=state.skipped,
+            **self.evaluator.at(state.server.xbar),
+            **(self.evaluator.personal(own) if self.personal else {}),
+            wall_time=time.perf_counter() - self.begin,
+            **columns,
+        )
+
+    def add(self, row: Row, state: RunState) -> None:
+        """Add a row; the largest error of a prox is counted from here on."""
+        state.prox_error = math.nan
+        self.history.rows.append(row)
+
+    def state_dict(self) -> encoding.Arrays:
+        """Return the rows, and the seconds that the run has taken, for a checkpoint."""
+        return {
+            **encoding.add_prefix("history", encoding.history(self.history)),
+            "seconds": np.array(time.perf_counter() - self.begin),
+        }
+
+    def load_state_dict(self, arrays: encoding.Arrays) -> None:
+        """Become what ``state_dict`` was called on."""
+        self.history.rows[:] = encoding.rows(encoding.strip_prefix("history", arrays))
+        self.begin = time.perf_counter() - arrays["seconds"].item()
