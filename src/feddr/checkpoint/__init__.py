@@ -1,7 +1,11 @@
-"""Checkpoints: a run that is cut off at any moment goes on as if nothing had happened.
+"""Checkpoints: a run that is killed at any moment resumes from its last checkpoint, bit for bit as if it had not been.
 
-``saved`` keeps a few checkpoints in a folder and refuses what is not one, ``settings`` says which runs are the same.
-What a checkpoint holds is the engines' affair (``engines.keep``).
+Engines write their state with ``state_dict`` and read it with ``load_state_dict``. The modules::
+
+    manager     when to save and from which round to resume: CheckpointManager, used by every engine
+    folder      the files on disk: atomic writes, SHA-256 checksums, the two newest checkpoints of a run
+    encoding    states, histories and events as named arrays, and back
+    identity    the settings and the fingerprint of the data that a checkpoint and a resumed run must share
 """
 
 from feddr.checkpoint.folder import CheckpointError, Checkpoints, CheckpointWarning, Saved

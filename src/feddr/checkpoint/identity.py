@@ -1,4 +1,4 @@
-"""Which runs are the same: what a checkpoint and the run that takes it up must agree in."""
+"""Identity of a run: the settings and the fingerprint of the data that a checkpoint and a resumed run must share."""
 
 import hashlib
 import re

@@ -1,4 +1,4 @@
-"""When a run is saved, and how it is taken up again."""
+"""CheckpointManager: when a run is saved, and how it resumes from its newest checkpoint."""
 
 import contextlib
 import re

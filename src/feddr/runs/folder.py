@@ -1,4 +1,4 @@
-"""The folder of an experiment: what is left of it when the program has ended."""
+"""The run folder: its layout, its lock, and the results, progress and comparison that are written into it."""
 
 import contextlib
 import csv

@@ -1,4 +1,4 @@
-"""What a run leaves for its report beside its results: who took part, whose data, and rows while it goes on."""
+"""Files of a run for its report: participation of clients, their samples, and live rows while it is in progress."""
 
 import contextlib
 import csv

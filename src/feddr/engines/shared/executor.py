@@ -1,4 +1,4 @@
-"""The parts of clients in a round: each is prepared, computed beside others, and finished."""
+"""The client executor: the tasks of a round are prepared, computed on a thread pool, and finished into uploads."""
 
 from collections import deque
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence

@@ -1,4 +1,4 @@
-"""Options that every engine has, and what it refuses."""
+"""Options that every engine has, validated in one place."""
 
 from typing import Any, Literal, NamedTuple
 
