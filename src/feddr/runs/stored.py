@@ -10,11 +10,8 @@ from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, NamedTuple
 
-from feddr.storage import files
-from feddr.storage import untrusted
-from feddr.history import COLUMNS
-from feddr.history import COUNTERS
-from feddr.history import Row
+from feddr.history import COLUMNS, COUNTERS, Row
+from feddr.storage import files, untrusted
 
 if TYPE_CHECKING:
     from feddr.data import FederatedData
