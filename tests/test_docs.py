@@ -124,6 +124,41 @@ def test_every_module_has_a_page_with_all_its_names(name: str) -> None:
         assert documented
 
 
+def written(file: Path) -> set[str]:
+    """Return the functions, classes, methods and fields of a file, these two as Class.name."""
+    found: set[str] = set()
+    for node in ast.parse(file.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            found.add(node.name)
+        if isinstance(node, ast.ClassDef):
+            found |= {f"{node.name}.{one.name}" for one in node.body if isinstance(one, ast.FunctionDef)}
+            fields = [one.target for one in node.body if isinstance(one, ast.AnnAssign)]
+            found |= {f"{node.name}.{field.id}" for field in fields if isinstance(field, ast.Name)}
+    return found
+
+
+@pytest.mark.parametrize("name", ["ARCHITECTURE.md", "CHOOSING.md", "GLOSSARY.md"])
+def test_files_and_names_of_the_map_exist(name: str) -> None:
+    source = ROOT / "src" / "feddr"
+    everything = {word for file in source.rglob("*.py") for word in written(file)}
+    for span in set(re.findall(r"`([^`\n]+)`", (DOCS / name).read_text(encoding="utf-8"))):
+        path, _, word = span.partition("::")
+        if re.fullmatch(r"[\w./]+(\.py|/)", path):
+            files = [place / path for place in (source, ROOT) if (place / path).exists()]
+            assert files, f"{name} names {path}, which is not there"
+            assert not word or word in written(files[0]), f"{name} names {span}, which is not there"
+        elif re.fullmatch(r"[A-Z]\w+\.\w+", span):
+            assert span in everything, f"{name} names {span}, which is not there"
+
+
+@pytest.mark.parametrize("package", sorted((ROOT / "src" / "feddr").rglob("__init__.py")), ids=named)
+def test_every_package_says_what_its_modules_are(package: Path) -> None:
+    text = ast.get_docstring(ast.parse(package.read_text(encoding="utf-8"))) or ""
+    modules = {path.stem for path in package.parent.glob("*.py")} - {"__init__", "__main__"}
+    if package.parent.name != "feddr":  # whose map is docs/ARCHITECTURE.md
+        assert {module for module in modules if not re.search(rf"\b{module}\b", text)} == set()
+
+
 ADDING = list(blocks(DOCS / "ADDING.md", "python"))
 
 
@@ -209,6 +244,6 @@ def test_formulas_are_understood() -> None:
 
 def test_links_out_of_the_documentation_become_paths() -> None:
     hook = runpy.run_path(str(DOCS / "hooks.py"))["on_page_markdown"]
-    assert hook("see [plan.py](../src/feddr/engines/plan.py).") == "see `src/feddr/xla/batching.py`."
+    assert hook("see [batching.py](../src/feddr/xla/batching.py).") == "see `src/feddr/xla/batching.py`."
     assert hook("[`a/b`](../a/b/), [the gallery](../examples/README.md)") == "`a/b`, the gallery (`examples/README.md`)"
     assert hook("[Data](DATA.md#the-sets)") == "[Data](DATA.md#the-sets)"

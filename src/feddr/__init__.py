@@ -1,7 +1,8 @@
 """feddr: one model from data that stays with its owners, sparse or constrained if it must be.
 
 minimise F(x) = sum_i w_i f_i(x) + g(x) with FedDR and the methods that people compare it with. Everything below is
-imported when it is first used, so that ``import feddr`` and ``feddr --help`` do not wait for JAX.
+imported when it is first used, so that ``import feddr`` and ``feddr --help`` do not wait for JAX. The packages and
+modules are listed in docs/ARCHITECTURE.md.
 """
 
 from importlib import import_module

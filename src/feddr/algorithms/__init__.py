@@ -1,6 +1,24 @@
-"""The methods, each as pure rules in a file of its own.
+"""Federated algorithms: each method as pure rules from state to state, in a file of its own.
 
-Adding one is a file, its test and a line here.
+An algorithm owns no loop, no randomness, no transport and no data; engines call its rules. Adding one is a file, its
+test and a line here (docs/ADDING.md). Its modules::
+
+    algorithm      the protocols Algorithm, Asynchronous and Deployable, and the check of what goes together
+    step_sizes     step sizes eta_i of each client, and the weights v_i of the server's mean
+    feddr          FedDR
+    async_feddr    AsyncFedDR: the same rules, one upload at a time
+    fedavg         FedAvg
+    fedprox        FedProx
+    fedpd          FedPD
+    feddyn         FedDyn
+    scaffold       Scaffold
+    fedopt         FedOpt, FedAvgM, FedAdam, FedYogi, FedAdagrad
+    mime_lite      MimeLite
+    fedsplit       FedSplit
+    fedmid         FedMid
+    feddualavg     FedDualAvg
+    fedasync       FedAsync
+    fedbuff        FedBuff
 """
 
 from feddr.algorithms.algorithm import Algorithm, Asynchronous, Deployable, Uploads, check

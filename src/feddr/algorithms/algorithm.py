@@ -23,7 +23,7 @@ class Uploads(NamedTuple):
     ----------
     sum
         Sum over the active clients of v_i * upload_i, in float64; each with its factor where uploads may be stale. The
-        weights v_i are those of the problem, w_i, unless clients have step sizes of their own (``stepsizes``).
+        weights v_i are those of the problem, w_i, unless clients have step sizes of their own (``step_sizes``).
     weight
         Sum of v_i over the active clients.
     joined, joined_share

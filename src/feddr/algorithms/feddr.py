@@ -211,6 +211,6 @@ class FedDR:
 
 
 def _number(eta: float | str | Sequence[float]) -> float:
-    """Return the step size of one client or of the server, which ``stepsizes.Roles`` has put in its place."""
+    """Return the step size of one client or of the server, which ``step_sizes.Roles`` has put in its place."""
     assert isinstance(eta, float | int), f"an engine replaces eta by a number, got {eta!r}"
     return float(eta)

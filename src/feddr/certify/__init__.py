@@ -1,4 +1,10 @@
-"""What a run has shown: measurements, and certificates that compare them with the theory."""
+"""Certificates of convergence: what was measured in a run of FedDR, compared with the theorem that applies to it.
+
+Its modules::
+
+    measure        the invariant xtilde = sum_i v_i xhat_i, the Lyapunov value and the prox errors of every round
+    certificate    which theorem applies, whether its hypotheses hold, and how far below its bound the run was
+"""
 
 from feddr.certify.certificate import Certificate, Hypothesis, certificate
 from feddr.certify.measure import Measurement, RoundMeasurements, bookkeeping_gap, lyapunov, measurements_for

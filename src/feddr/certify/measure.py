@@ -1,4 +1,4 @@
-"""What can be measured of a run of FedDR: the bookkeeping law, the Lyapunov value, the errors of the proximal steps."""
+"""Measurements of a run of FedDR: the invariant gap, the Lyapunov value and the errors of the proximal steps."""
 
 import math
 from collections.abc import Callable

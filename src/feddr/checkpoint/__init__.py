@@ -1,9 +1,11 @@
-"""Checkpoints: a run that is interrupted at any moment resumes as if nothing had happened.
+"""Checkpoints: a run that is killed at any moment resumes from its last checkpoint, bit for bit as if it had not been.
 
-manager      when a run is saved, and how it resumes
-folder       the files of checkpoints: atomic, checksummed, the newest two are kept
-encoding     the state of a run as named arrays, and back
-identity     which settings a run and its checkpoints must share
+Engines write their state with ``state_dict`` and read it with ``load_state_dict``. The modules::
+
+    manager     when to save and from which round to resume: Checkpoint, CheckpointManager, used by every engine
+    folder      the files on disk: atomic writes, SHA-256 checksums, the two newest checkpoints of a run
+    encoding    states, histories and events as named arrays, and back
+    identity    the settings and the fingerprint of the data that a checkpoint and a resumed run must share
 """
 
 from feddr.checkpoint.folder import CheckpointError, Checkpoints, CheckpointWarning, Saved

@@ -1,4 +1,4 @@
-"""The state of a run as named arrays, and back, bit for bit: what checkpoints are made of."""
+"""Encoding of checkpoints: the state of a run as named arrays, and back, bit for bit."""
 
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
 from typing import Any, Protocol

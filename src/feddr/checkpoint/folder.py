@@ -1,7 +1,8 @@
-"""A few checkpoints of one run in a folder, the newest of which is taken that is whole and belongs to the run.
+"""Checkpoint files: atomic writes, SHA-256 checksums, and the choice of the checkpoint to resume from.
 
 A checkpoint is a folder ``<round>`` of safetensors files and a manifest with their sizes and SHA-256 checksums. It is
-written under another name, forced to the disk and renamed, so that it is there whole or not at all.
+written under a temporary name, flushed with fsync and renamed, so that a reader finds a whole checkpoint or none. A
+checkpoint that is damaged or belongs to another run is refused, and the one before it is used.
 """
 
 import contextlib

@@ -1,4 +1,4 @@
-"""The identity of a run: what a checkpoint and the run that resumes it must agree in."""
+"""Identity of a run: the settings and the fingerprint of the data that a checkpoint and a resumed run must share."""
 
 import hashlib
 import re

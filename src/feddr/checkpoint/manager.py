@@ -1,4 +1,4 @@
-"""The checkpoint manager: when a run is saved, and how it resumes."""
+"""CheckpointManager: when a run is saved, and how it resumes from its newest checkpoint."""
 
 import contextlib
 import re

@@ -1,1 +1,15 @@
-"""commands."""
+"""The command line ``feddr``: one module for each command, and what they share.
+
+The modules::
+
+    main             the list of commands, and errors as one line with an exit code
+    run              feddr run, feddr compare
+    theory           feddr theory; theory_answer formats its answer
+    data             feddr data
+    tune             feddr tune
+    reproduce        feddr reproduce
+    report           feddr report
+    deploy           feddr deploy certs, check, server, node
+    progress         progress bars, and the table of results
+    interrupts       Ctrl-C: finish the round and save, or stop at once
+"""

@@ -1,4 +1,4 @@
-"""Ctrl-C: once to end in good order, twice to end at once."""
+"""Ctrl-C and SIGTERM: the first one stops a run after its round and saves it, the second one stops at once."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""The command line: the commands, and how what they refuse is reported."""
+"""The command line: the list of commands, and how errors become one line on stderr and an exit code."""
 
 import sys
 from typing import Annotated, Any

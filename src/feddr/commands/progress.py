@@ -1,4 +1,4 @@
-"""What a person sees: progress while methods run, and a table when they have ended."""
+"""Terminal output of ``feddr run`` and ``compare``: progress while methods run, and the table of results at the end."""
 
 import math
 import os

@@ -1,4 +1,4 @@
-"""``feddr run`` for one algorithm, ``feddr compare`` for several on one problem; anew, or on from a checkpoint."""
+"""The commands ``feddr run`` (one algorithm) and ``feddr compare`` (several on one problem), new or resumed."""
 
 import shlex
 import signal

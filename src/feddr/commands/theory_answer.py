@@ -1,4 +1,4 @@
-"""What the theory says about a setting: as names and values, as a table, as a picture."""
+"""The answer of ``feddr theory``: as names and values, as a table, as a figure."""
 
 import math
 import sys

@@ -1,6 +1,6 @@
 """Experiments as TOML: a file becomes frozen dataclasses, and those the problem and the runs that it describes.
 
-A table names a function or a class and gives its arguments, as in Python (``parts.TABLE`` has the names)::
+A table names a function or a class and gives its arguments, as in Python (``components.TABLE`` has the names)::
 
     name = "first"                  # also seed, init_seed, weights, precision, evaluate_every, personal, certify,
                                     # on_bad_client
@@ -47,7 +47,14 @@ until the ``deadline``.
 
 A table ``[tune]`` is for ``feddr tune``; everything else passes over it.
 
-JAX is imported only when all that can be checked without it is right.
+JAX is imported only when all that can be checked without it is right. The modules::
+
+    schema        the schema: frozen dataclasses, read from TOML and written back
+    components    the table from names to classes, and the check of arguments
+    labels        labels of algorithms, for legends and folders
+    overrides     --set key=value
+    toml          TOML values and Python annotations
+    build         from a config to the problem, the algorithms and the call of an engine
 """
 
 from feddr.config.build import RunArguments, build, build_clock, length, perform

@@ -1,4 +1,4 @@
-"""From a config to what it describes: the problem, and the runs on it."""
+"""Builders: from a checked config to the problem, the algorithms and the call of an engine."""
 
 import dataclasses
 from collections.abc import Mapping

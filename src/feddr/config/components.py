@@ -1,4 +1,4 @@
-"""Parts: the only table from names to classes, and the check of a part's arguments against a signature."""
+"""Components of a config: the one table from names in TOML to classes, and the check of their arguments."""
 
 import difflib
 import inspect

@@ -1,4 +1,4 @@
-"""The algorithms of a config and their labels, which stand in legends and name folders."""
+"""Labels of the algorithms of a config, which are used in legends and as names of folders."""
 
 import re
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Overrides from the command line: ``key=value`` on a config before it is checked."""
+"""Overrides from the command line: ``--set key=value`` changes a config before it is checked."""
 
 import copy
 from collections.abc import Iterable, Mapping

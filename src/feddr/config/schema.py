@@ -1,4 +1,4 @@
-"""A config as frozen dataclasses, from TOML and back."""
+"""The schema of a config: frozen dataclasses, read from TOML and written back."""
 
 import tomllib
 from collections.abc import Iterable, Mapping

@@ -1,4 +1,4 @@
-"""TOML values and Python's types: which value fits an annotation, and how a value is written."""
+"""TOML values and Python annotations: which value fits which type, and how a value is written."""
 
 import contextlib
 import json

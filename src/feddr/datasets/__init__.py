@@ -1,4 +1,26 @@
-"""Data sets, each a function that returns a ``feddr.data.FederatedData``; ``partition`` deals samples out."""
+"""Data sets, each a function that returns a ``feddr.data.FederatedData``.
+
+Data sets::
+
+    synthetic        synthetic(r, s) and synthetic_iid, from alike to very different clients
+    mnist            MNIST, by label, at random or by writer
+    femnist          FEMNIST, 62 classes by writer, or 26 as in the FedProx experiments
+    leaf             files in the format of LEAF
+    heart_disease    patients of four hospitals
+    libsvm           files in the format of LIBSVM
+    tables           csv: a column says whose each row is
+    bundled          small sets that come with scikit-learn
+
+What they are made of::
+
+    partition        which samples go to which client: shards, Dirichlet, few labels
+    federate         from samples and a partition to a federation, with a test split for each client
+    labelled         a federation whose features, classes and clients have names
+    summary          sizes, labels and heterogeneity of a federation in numbers
+    download         the folder of data files; HTTP with a checksum
+    files            untrusted files, compressed or not, read up to a limit
+    npz, idx         readers of two formats of arrays
+"""
 
 from feddr.datasets import partition as partition
 from feddr.datasets.bundled import bundled

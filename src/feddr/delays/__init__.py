@@ -11,7 +11,15 @@ A model of delays fills in a part of the timing of a job (see ``Timing``); ``Com
     ])
 
 All draws come from (seed, client, number of the job), so they depend neither on the order of events nor on each other,
-and a synchronous and an asynchronous run with the same seed meet the same clients.
+and a synchronous and an asynchronous run with the same seed meet the same clients. The modules::
+
+    delay           the protocol Delay, the Job that it is asked about, and its Timing
+    speed           computing time: Fixed, UniformSpeed, PerStep, LogNormal, Pareto
+    network         latency and bandwidth
+    availability    when clients are online, and updates that are lost
+    trace           durations from a file
+    combined        several models at once
+    draw            random numbers as a hash of (seed, client, job)
 """
 
 from feddr.delays.availability import Dropout, Periodic, Windows

@@ -1,4 +1,4 @@
-"""When clients are there, and when they drop out in the midst of a job."""
+"""Availability of clients: when they are online, and when they drop out in the middle of a job."""
 
 import itertools
 import math

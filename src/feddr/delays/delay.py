@@ -1,4 +1,4 @@
-"""What a model of delays is: a part of the timing of a job."""
+"""The protocol of delay models: each fills in a part of the timing of a job."""
 
 from collections.abc import Callable
 from typing import NamedTuple, Protocol, runtime_checkable

@@ -1,4 +1,4 @@
-"""Addresses, and which of them may be used without TLS: those of this machine only."""
+"""Addresses, host and port; only loopback addresses may be used without TLS."""
 
 import ipaddress
 import socket

@@ -1,4 +1,4 @@
-"""What a deployment needs, looked at before it starts: ``feddr deploy check``."""
+"""Checks before a deployment starts: versions, environment variables, ports, certificates and the link."""
 
 import importlib.metadata
 import os

@@ -1,4 +1,4 @@
-"""Certificates and keys in a folder: there, private, signed by the CA, not expired."""
+"""Checks of certificates and keys: present, readable by their owner only, signed by the CA, not expired."""
 
 import datetime
 from collections.abc import Iterator

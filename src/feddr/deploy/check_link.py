@@ -1,4 +1,4 @@
-"""A SuperLink as a node sees it: reachable, the right certificate, the same time, its control path shut."""
+"""Checks of a SuperLink from a node: reachable, the right certificate, clocks that agree, control API not exposed."""
 
 import http.client
 import socket

@@ -1,4 +1,4 @@
-"""The environment of Flower's processes: quiet, offline, with a home of their own."""
+"""The environment of Flower's processes: no telemetry, no network beyond the link, a home folder of their own."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""What happens to a supervised process: a line of JSON in a file for machines, a line on stderr for people."""
+"""The event log of a supervised process: a line of JSON in a file, and a line on stderr."""
 
 import datetime
 import json

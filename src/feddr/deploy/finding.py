@@ -1,4 +1,4 @@
-"""What a check of a deployment reports."""
+"""The result of one check of a deployment."""
 
 from typing import NamedTuple
 

@@ -1,4 +1,4 @@
-"""A supervised SuperNode: secure beyond this machine, started again when it ends, patient when it is refused."""
+"""A supervised SuperNode: TLS beyond this machine, restarted when it exits, retried with pauses when it is refused."""
 
 import fcntl
 import os

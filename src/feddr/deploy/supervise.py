@@ -1,4 +1,4 @@
-"""A process that is started again when it ends, until it is told to stop."""
+"""Supervisor of a process: restarts it with growing pauses when it exits, and stops it and its children on a signal."""
 
 import os
 import secrets

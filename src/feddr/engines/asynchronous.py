@@ -1,7 +1,7 @@
-"""The asynchronous engine: clients that work at their own pace, and a server that aggregates what arrives.
+"""``simulate_async``: asynchronous algorithms on a virtual clock, a discrete-event simulation.
 
-Algorithm 2 and its peers as a discrete-event simulation: ``clock/schedule.py`` says who works when,
-``clock/event_loop.py`` what becomes of it.
+Clients work at their own pace, and the server aggregates uploads as they arrive. ``clock.schedule`` says who works
+when, ``clock.event_loop`` what becomes of it.
 """
 
 from pathlib import Path

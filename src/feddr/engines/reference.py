@@ -1,4 +1,4 @@
-"""The reference: the same rules in plain loops, one client and one batch at a time. Slow, and obviously right."""
+"""The reference engine: the rules in plain loops, one client and one batch at a time. Slow and easy to check."""
 
 import numpy as np
 from numpy.typing import NDArray

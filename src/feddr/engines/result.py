@@ -1,4 +1,4 @@
-"""What a run returns, and how it is kept."""
+"""``Result``: what every engine returns (model, history, final state), and how it is saved to a folder."""
 
 import json
 from collections.abc import Sequence

@@ -1,11 +1,37 @@
-"""FedDR and its peers on real machines, over Flower, with nothing lost and nothing counted twice.
+"""FedDR and its peers on real machines, over Flower: asynchronous or in rounds, with nothing lost or counted twice.
 
 Flower carries the messages, with TLS and node authentication. This package adds what it does not have: an asynchronous
-mode, a composite server step, and state that outlives a crash of either side.
+mode, a composite server step, and state that survives a crash of either side. It needs the extra ``flower``.
 
-What travels is the value xhat_i that the server is to count for a client, never its change, so that a message that is
-lost, repeated or late does no harm; ``node`` has the argument, ``ledger`` the books, ``intake`` and ``refused`` what is
-not taken in. It needs the extra ``flower``.
+What travels is the value xhat_i that the server is to count for a client, never its change, so uploads are idempotent:
+a message that is lost, repeated or late does no harm (``node`` has the argument). The modules::
+
+    server        server_app: the Flower ServerApp
+    node          client_app: the Flower ClientApp, one client, its data and its state on disk
+    federation    what the server knows of the problem
+    settings      the arguments of server_app, and their names in Flower's run config
+    run           a run from start or resume to its end
+    rounds        the two schedules: synchronous rounds, and arrivals
+    deployment    a run in progress: sends tasks, accepts or refuses uploads, steps the server
+    mailbox       messages that are awaited, over Flower's grid, with a time to live
+    membership    which node is which client; pauses before a retry
+    checkup       the heartbeat: asks silent nodes whether they still work, and gives up lost tasks
+    census        numbers of samples and lengths of work, asked of all clients before the first update
+    messages      the fields of each message, and their check
+    wire          models as arrays on the wire, dense or sparse; the decoder checks before it reads
+    validate      checks of an upload before the ledger sees it
+    refused       the reasons for which an upload is refused
+    ledger        the server's state and each client's accepted value, written atomically before it counts
+    records       entries, pending uploads and counters of the ledger; which files to delete
+    disk          atomic files with a checksum, the previous version, and locks
+    journal       the log of a run, one line of JSON for each event
+    metrics       the history of a deployed run
+    progress      the table that a person sees
+    inspect       reads the folder of a run, and audits it, without changing it
+    identity      folders, names, and the digest that server and nodes compare
+    steps         step sizes between server and nodes
+    context       values that may be functions of Flower's context
+    clock         real time, replaceable in tests
 """
 
 try:

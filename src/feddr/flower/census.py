@@ -1,4 +1,4 @@
-"""What the server must hear from every client before the first update: numbers of samples, and lengths of work.
+"""Census: numbers that the server needs from every client before the first update, samples and lengths of local work.
 
 Each is one number, sent with the answer to the greeting, and asked for only where the run depends on it: the samples
 for ``weights="samples"``, the length T_i = lr x steps of the client's work for ``eta="auto"`` and ``alpha="auto"``.

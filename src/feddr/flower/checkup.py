@@ -1,7 +1,7 @@
-"""Asks nodes that are silent for long whether they still work.
+"""Heartbeat on demand: nodes that are silent for long are asked whether they still work, and lost tasks are sent again.
 
-Flower answers for a node that is gone. It does not when a node is stopped and is back, under the number that its key
-gives it, before Flower has looked: the task that it had is lost, and nothing says so until the time to live is over.
+Flower reports a node that is gone. It does not when a node stops and is back, under the number that its key gives it,
+before Flower has looked: the task that it had is lost, and nothing says so until the time to live is over.
 """
 
 from feddr.flower.clock import TimeSource

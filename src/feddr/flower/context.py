@@ -1,4 +1,4 @@
-"""What a user gives: a value, or a function from Flower's context to it where the value depends on the run config."""
+"""Arguments of the apps: a value, or a function from Flower's context to it where it depends on the run config."""
 
 from collections.abc import Callable
 from typing import TypeAlias, TypeVar

@@ -1,4 +1,4 @@
-"""A run as it is served: tasks go out, uploads come in, are looked at, and enter the books."""
+"""A deployed run in progress: tasks are sent, uploads are received, validated, and accepted into the ledger."""
 
 import dataclasses
 import secrets

@@ -1,7 +1,7 @@
-"""Files that are whole or not there: arrays with a header, a checksum, and the version before.
+"""Atomic files on server and nodes: arrays with a header and a checksum, the previous version, and a folder lock.
 
-A file is written beside its place, forced to the disk and renamed, so that a reader finds the old one or the new one
-whatever happens in between. The checksum finds what the disk itself has spoilt.
+A file is written under a temporary name, flushed with fsync and renamed, so that a reader finds the old one or the new
+one, whatever happens in between. The checksum finds what the disk itself has damaged.
 """
 
 import contextlib

@@ -1,4 +1,4 @@
-"""What the server must know of the problem."""
+"""``Federation``: what the server must know of the problem, without any data of the clients."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What makes two runs the same: where files lie, and digests of what server and nodes must agree on."""
+"""Identity of a deployed run: its folder, its name, and the digest that server and nodes compare."""
 
 import hashlib
 import os

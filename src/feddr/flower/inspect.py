@@ -1,4 +1,4 @@
-"""Looks into the folder of a run, while it goes on or afterwards, and changes nothing in it."""
+"""Reads the folder of a run, while it is in progress or afterwards, and audits it; changes nothing."""
 
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The log of a run: one JSON object a line, for people with grep and for programs; no data, no keys."""
+"""The append-only log of a deployed run: one JSON object a line, for grep and for programs; no data, no keys."""
 
 import json
 from datetime import UTC, datetime

@@ -1,13 +1,13 @@
-"""What the server counts: its state, and the last value that it accepted from each client, on disk before it counts.
+"""The ledger: the server's state and the last value accepted from each client, written atomically before it counts.
 
 The folder of a run holds the table of accepted values, a file for each client, and two generations of the server's
-state. The state names the files of the table that belong to it. Writing it is the one moment at which anything changes:
-before it the new files are strangers that the next start removes, after it they count. So whenever the power fails, the
-run goes on from a moment at which
+state. The state names the files of the table that belong to it. Writing it is the single commit point: before it, new
+files count for nothing and the next start removes them; after it, they count. So whenever the power fails, the run
+resumes from a moment at which
 
     xtilde = sum_i v_i xhat_i        (INV)
 
-held for the table, with the weights v_i of the server's mean (``algorithms.stepsizes``), and every accepted update has
+held for the table, with the weights v_i of the server's mean (``algorithms.step_sizes``), and every accepted update has
 been counted once.
 """
 

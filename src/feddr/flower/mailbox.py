@@ -1,8 +1,7 @@
-"""Messages to nodes and their answers, over Flower's grid, without waiting.
+"""Messages to nodes and their replies over Flower's grid, without blocking: each reply is returned at most once.
 
-Flower delivers a message at most once, and answers in the end with a reply or an error: the app failed (code 2 or 8),
-the time to live is over (3), the node is gone (5). What is sent here is remembered until then, and an answer is handed
-out once.
+Flower delivers a message at most once, and ends with a reply or an error: the app failed (code 2 or 8), the time to
+live is over (3), the node is gone (5). A message is remembered until then, and given up when its time to live is over.
 """
 
 from collections.abc import Callable, Iterable

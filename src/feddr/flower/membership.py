@@ -1,7 +1,7 @@
-"""Which node is which client: nodes come, say whose they are, fail and go.
+"""Membership: which node is which client, as nodes join, fail and leave, and how long to wait before a retry.
 
-A node's number may change when it starts again, a client's never does: it is the ``partition-id`` in the node's own
-config. A client belongs to the first node that claims it, until that node is gone.
+A node's number may change when it restarts, a client's never does: it is the ``partition-id`` in the node's own config.
+A client belongs to the first node that claims it, until that node is gone.
 """
 
 import math

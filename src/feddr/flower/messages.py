@@ -1,4 +1,4 @@
-"""What server and nodes say to each other beside the arrays, and how it is checked.
+"""Message headers between server and nodes: their fields, and how they are checked.
 
 A message holds one Flower ConfigRecord, whose fields are those of one of the classes below, and for tasks and uploads
 one ArrayRecord. The same names of arrays travel in both directions, which is what Flower's privacy mods ask for.

@@ -1,4 +1,4 @@
-"""The history of a deployed run: what the server can know, what it can measure, and what nodes report."""
+"""The history of a deployed run: rows from what the server knows or measures, and from what nodes report."""
 
 import dataclasses
 import math

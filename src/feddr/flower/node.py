@@ -1,4 +1,4 @@
-"""A node: one client's data, its part of the algorithm, and its state on the node's own disk.
+"""``client_app``: a node with one client's data, its rules of the algorithm, and its state on the node's own disk.
 
 Why a lost reply does no harm
 -----------------------------
@@ -8,12 +8,12 @@ keeps the state before its newest, so it goes back to exactly the state that the
 never happened, and because the randomness of an update depends on (seed, client, number) alone, the run is the one in
 which it was not lost.
 
-Where that state is not at hand, the client cannot be wrong either. What it sends is the value xhat_i that the server is
-to count from now on, not a change; the server takes the difference to what it has counted before, so that
-xtilde = sum_i v_i xhat_i holds whatever the client was doing in between. So a client that is ahead and no longer has
-that state, because the server has been put back to an older copy, goes on from its newest one; and a client that has
-lost its state, or has been put back to a copy older than what the server counts, begins again at xbar and says so. Both
-change how far the method has come, and neither what it converges to.
+Where that state is not at hand, the client cannot be wrong either. Uploads are idempotent: what a client sends is the
+value xhat_i that the server is to count from now on, not a change; the server takes the difference to what it has
+counted before, so that xtilde = sum_i v_i xhat_i holds whatever the client was doing in between. So a client that is
+ahead and no longer has that state, because the server was restored from an older copy, continues from its newest one;
+and a client that has lost its state, or was restored from a copy older than what the server counts, restarts at xbar
+and says so. Both change how far the method has come, and neither what it converges to.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""What a person sees of a run: how far it is, who is there, when each was last heard from, and how stale it was."""
+"""Terminal output of a deployed run: its version, and each client: connected or not, last answer, staleness."""
 
 import math
 import time

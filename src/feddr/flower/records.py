@@ -1,4 +1,4 @@
-"""What stands in the books of a run: the clients, what waits to be aggregated, and what is added up."""
+"""Records of the ledger: an entry for each client, uploads that wait for aggregation, counters, file retention."""
 
 import math
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""What the server does not take in, and why."""
+"""Refusals: the reasons for which the server does not accept an upload."""
 
 from typing import Literal, get_args
 

@@ -1,4 +1,4 @@
-"""The two ways in which clients take turns: in rounds, and as they come."""
+"""The two schedules of a deployed run: synchronous rounds with a deadline, and uploads as they arrive."""
 
 from feddr.algorithms import Asynchronous
 from feddr.engines.shared.randomness import sampling_rng

@@ -1,4 +1,4 @@
-"""A run from its first message to its last: the books are opened, the turns are played, the folder is left in order."""
+"""A deployed run from its first message to its last: open or resume the ledger, play the rounds, save the results."""
 
 import json
 from pathlib import Path

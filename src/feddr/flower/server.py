@@ -1,4 +1,4 @@
-"""The server's side of a deployment, as a Flower ServerApp."""
+"""``server_app``: the server's side of a deployment, as a Flower ServerApp."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""How a run is to be served: the arguments of ``server_app``, and their names in Flower's run config."""
+"""Settings of a deployed run: the arguments of ``server_app``, and their names in Flower's run config."""
 
 import dataclasses
 from collections.abc import Mapping

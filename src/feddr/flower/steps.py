@@ -1,6 +1,6 @@
-"""Step sizes between server and nodes: the numbers of a run, and those that a client is told.
+"""Step sizes between server and nodes: the numbers of a run, and those that a task carries to its client.
 
-Server and nodes are given the algorithm as the user has written it, and compare that. What it leaves open, "auto", is
+Server and nodes have the algorithm as the user has written it, and compare that. What it leaves open, "auto", is
 settled once by the server; a node gets its own eta_i and alpha with each task.
 """
 

@@ -1,4 +1,4 @@
-"""Looks at what a client has sent before the books see it."""
+"""Validation of an upload before it reaches the ledger: run, client, task, version, precision, shape, range."""
 
 import math
 from typing import Any

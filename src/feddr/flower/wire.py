@@ -1,9 +1,8 @@
-"""Models on the wire: named arrays of plain numbers, and a decoder that looks before it reads.
+"""Models on the wire: named arrays of plain numbers, dense or sparse, and a decoder that validates before it reads.
 
 Nothing is pickled. A dense array travels as Flower's own arrays do, in NumPy's file format, so that Flower's mods can
-read it. Where g has made xbar sparse, the zeros may stay at home: a bit or an index for each number that is sent,
-whichever takes less, and only if it takes less than the dense array. The number that comes out is the one that went
-in, to the last bit.
+read it. Where g has made xbar sparse, zeros need not be sent: a bit or an index marks each number that is, whichever
+takes less, and only if it takes less than the dense array. Decoding gives back the same numbers, to the last bit.
 """
 
 import io

@@ -1,4 +1,17 @@
-"""Local solvers: how a client solves its subproblem."""
+"""Local solvers: how a client minimises its subproblem.
+
+Algorithms and solvers do not know each other; a subproblem is all that passes between them. The modules::
+
+    subproblem     the one problem that an algorithm may ask a client to solve, and its solution
+    solver         the protocol LocalSolver, and the one loop that runs every solver
+    sgd            stochastic gradient descent
+    optax          any optimiser of optax
+    accelerated    Nesterov's method with a bound on its distance to the exact prox (certified)
+    stopping       accuracies at which a certified solver stops
+    batches        random batches over epochs
+    gradients      gradients over a batch, or over all samples of a client
+    descent        plain, proximal and dual steps, for algorithms that prescribe them
+"""
 
 from feddr.local.accelerated import Accelerated
 from feddr.local.optax import Optax

@@ -1,8 +1,8 @@
-"""The one thing an algorithm may ask of a client.
+"""The subproblem: the one thing that an algorithm may ask of a client.
 
 minimise over x:   phi(x) = f_i(x) + <v, x> + ||x - z||^2 / (2 eta),   started at s
 
-How it is minimised is the solver's affair, but for algorithms that prescribe the steps (descent.py).
+How it is minimised is up to the solver, except for algorithms that prescribe the steps (descent.py).
 """
 
 from typing import Any, NamedTuple

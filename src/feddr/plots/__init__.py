@@ -1,11 +1,13 @@
-"""Pictures of runs, made with matplotlib.
+"""Figures of runs, made with matplotlib.
 
-curves       metrics of one or several methods against rounds, bytes and time
-timeline     what clients did when, on a virtual clock
-federation   how many samples and which labels each client has
-theory       the admissible step sizes
-tune         what a search found
-reproduce    the figures of the paper
+The modules::
+
+    curves       metrics of one or several methods against rounds, bytes and time
+    timeline     what clients did when, on a virtual clock
+    federation   how many samples and which labels each client has
+    theory       the admissible step sizes
+    tune         what a search found
+    reproduce    the figures of the paper
 """
 
 from feddr.plots.curves import (

@@ -24,6 +24,15 @@ Translated(g, shift)    g(x - shift)                           shift + prox of g
 Parts({name: g, ...})   sum over parts of g_p(x_p)             prox of g_p at x_p, part by part
 ======================  =====================================  ==================================================
 
+The modules::
+
+    regulariser     the protocol Regulariser, and masks, checks and reprs that all share
+    norms           Zero, L1, L2, SquaredL2, ElasticNet, LInf
+    groups          GroupL2, Nuclear
+    constraints     Box, NonNegative, Simplex, L1Ball, L2Ball
+    compositions    Scaled, Translated, Parts
+    compiled        the prox as the server calls it, compiled in float64
+
 References
 ----------
 Parikh and Boyd (2014), Proximal algorithms. Duchi, Shalev-Shwartz, Singer and Chandra (2008), Efficient projections

@@ -1,4 +1,4 @@
-"""The prox of a regulariser as the server computes it."""
+"""The prox of a regulariser compiled for the server's float64 state."""
 
 import jax
 import numpy as np

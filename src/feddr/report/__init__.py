@@ -1,1 +1,11 @@
-"""Runs as one page: curves, clients, certificates and settings in an HTML file that needs nothing else."""
+"""Reports: runs as one self-contained HTML page with curves, clients, certificates and settings.
+
+The modules::
+
+    gather        from run folders to the values that a page shows
+    clients       the table of clients: samples, participation, staleness
+    page          the HTML file, with its style, script and data inside
+    live          a local HTTP server whose page follows a run
+    reading       untrusted files of a run, read up to a limit
+    formatting    settings as Python would write them
+"""

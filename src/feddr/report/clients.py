@@ -1,4 +1,4 @@
-"""The clients of a run as the page shows them: whose data they hold, how often they took part, how stale they were."""
+"""The clients of a run as a report shows them: samples, participation and staleness."""
 
 import csv
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Settings in words, as a person would write them in Python."""
+"""Formatting of settings in a report, as one would write them in Python."""
 
 from collections.abc import Mapping
 from typing import Any

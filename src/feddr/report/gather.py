@@ -1,4 +1,4 @@
-"""From the folders of runs to what their page shows: plain values, small enough to be sent along."""
+"""Gathers from the folders of runs what their report shows: plain values, small enough to embed."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""A page that follows a run: a server for this machine alone, which has the page and its data and nothing else."""
+"""The live report: an HTTP server on this machine whose page follows a run."""
 
 import hashlib
 import json

@@ -1,4 +1,4 @@
-"""The page itself: one HTML file with its style, its program and its data inside, which asks nobody for anything."""
+"""The HTML page of a report: one file with its style, script and data inside, and no requests to other servers."""
 
 import base64
 import hashlib

@@ -1,4 +1,4 @@
-"""The files of a run, which anybody may have written: read up to a limit, and refused by name where they are wrong."""
+"""Reader of the files of a run, which are untrusted: read up to a limit, and refused by name where they are wrong."""
 
 import contextlib
 from collections.abc import Iterator

@@ -1,10 +1,20 @@
 """The paper's experiments again, every method measured at the same point: at xbar, and apart from it personalised.
 
-The rooms: ``figures`` (which experiments), ``figure`` (from TOML to lines of panels), ``present`` (which data are
-there), ``plan`` (what is to be made, and the loop), ``runs`` and ``worker`` (one run, kept under a digest of its
-settings), ``keeping`` (own models for methods that forget them), ``costs`` (how long), ``bands`` (several seeds as one
-line), ``words`` (what a figure shows), ``standings`` (who is first, over all figures), ``output`` (files) and ``view``
-(the terminal).
+The modules::
+
+    figures           which experiments there are, and what the paper says of them
+    figure            a figure: rows of panels, each an experiment in TOML
+    available_data    which data sets are on this machine
+    plan              which runs are missing, how long they will take, and the loop that makes them
+    runs              one run, cached under a digest of its settings
+    worker            a process that makes runs
+    client_models     wraps methods whose clients keep no model, so that personalised metrics exist for all
+    estimates         how long runs took, to predict others
+    bands             several seeds as one line with a band
+    formatting        tables and sentences computed from a figure's numbers
+    standings         methods ranked by F at xbar within equal budgets, over all figures
+    output            files: pictures, tables, text
+    view              progress on the terminal
 """
 
 from feddr.reproduce.figure import SEEDS, Experiment, Figure, PanelRow, experiments_folder, rows

@@ -1,4 +1,4 @@
-"""Several runs with different seeds as one line: the mean, and between the least and the largest a band."""
+"""Several runs with different seeds as one line: the mean, with a band from the least to the largest value."""
 
 import math
 from collections.abc import Callable, Sequence

@@ -1,7 +1,7 @@
-"""Methods whose clients keep nothing, with clients that remember the model they computed last.
+"""Client models for methods whose clients keep none: a wrapper that stores the model that each client computed last.
 
 FedDR and FedPD have a model for each client, which the published curves of these two show; FedAvg and FedProx have one,
-too, at the end of a round, and forget it. Remembering it changes no other number, and makes all of them comparable.
+too, at the end of a round, and discard it. Storing it changes no other number, and makes all of them comparable.
 """
 
 from dataclasses import dataclass

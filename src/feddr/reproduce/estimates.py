@@ -1,4 +1,4 @@
-"""What runs took before, on one core of a small machine, to say what others will take."""
+"""Estimates of running time, from what runs took on one core of a small machine."""
 
 from collections.abc import Mapping
 from typing import Any

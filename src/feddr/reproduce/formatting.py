@@ -1,4 +1,4 @@
-"""What a figure shows, in words and tables that are computed from its numbers."""
+"""What a figure shows, as sentences and tables that are computed from its numbers."""
 
 import math
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Making the runs of figures: those that are missing, several at a time, and what they will take."""
+"""The plan of ``feddr reproduce``: which runs are missing, how long they will take, and the loop over them."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence

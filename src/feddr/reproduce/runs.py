@@ -1,7 +1,7 @@
-"""Runs: one method with one seed each, kept under a digest of its settings, so that none is made twice.
+"""The cache of runs: one method with one seed each, stored under a digest of its settings, so that none is made twice.
 
-A figure that is drawn again, or goes on after it was interrupted, takes the runs that are there; two figures that need
-the same run share it.
+A figure that is drawn again, or resumed after an interrupt, reuses the runs that are there; two figures that need the
+same run share it.
 """
 
 import csv

@@ -1,4 +1,4 @@
-"""Who is first: the methods of all figures ranked by F at xbar, within budgets that are the same for all of them."""
+"""Standings: the methods of all figures ranked by F at xbar, within budgets that are the same for all of them."""
 
 import csv
 import math

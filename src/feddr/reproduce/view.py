@@ -1,4 +1,4 @@
-"""What a person sees while runs are made: how many, how long they will take, how far it is."""
+"""Terminal output of ``feddr reproduce``: how many runs, how long they will take, how far they are."""
 
 import os
 import time

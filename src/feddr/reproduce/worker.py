@@ -1,4 +1,4 @@
-"""A process of its own for runs of figures, for ``feddr.tune.Processes``: as ``feddr.tune.worker``, with histories."""
+"""A worker process for runs of figures, for ``feddr.tune.Processes``: as ``feddr.tune.worker``, with histories."""
 
 import contextlib
 import io

@@ -1,4 +1,4 @@
-"""The folder of an experiment: what is left of it when the program has ended."""
+"""The run folder: its layout, its lock, and the results, progress and comparison that are written into it."""
 
 import contextlib
 import csv
@@ -10,14 +10,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from feddr.storage import files
-from feddr.storage import untrusted
-from feddr.config import Config
-from feddr.config import ConfigError
-from feddr.config import dumps
-from feddr.history import COLUMNS
-from feddr.history import History
+from feddr.config import Config, ConfigError, dumps
+from feddr.history import COLUMNS, History
 from feddr.runs import stored
+from feddr.storage import files, untrusted
 
 if TYPE_CHECKING:
     from feddr.data import FederatedData

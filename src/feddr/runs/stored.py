@@ -1,4 +1,4 @@
-"""What a run leaves for its report beside its results: who took part, whose data, and rows while it goes on."""
+"""Files of a run for its report: participation of clients, their samples, and live rows while it is in progress."""
 
 import contextlib
 import csv
@@ -10,11 +10,8 @@ from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, NamedTuple
 
-from feddr.storage import files
-from feddr.storage import untrusted
-from feddr.history import COLUMNS
-from feddr.history import COUNTERS
-from feddr.history import Row
+from feddr.history import COLUMNS, COUNTERS, Row
+from feddr.storage import files, untrusted
 
 if TYPE_CHECKING:
     from feddr.data import FederatedData

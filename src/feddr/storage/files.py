@@ -1,4 +1,4 @@
-"""Files that are whole or not there, and folders in which one process works at a time."""
+"""Atomic writes (temporary name, fsync, rename) and file locks, one process for each folder."""
 
 import contextlib
 import fcntl

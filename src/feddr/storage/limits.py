@@ -1,4 +1,4 @@
-"""How large things may be: whatever is refused by its size, before anything is expanded, reserved or drawn."""
+"""Limits on sizes and memory: what is too large is refused before it is read, expanded or allocated."""
 
 import os
 

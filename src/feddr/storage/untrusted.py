@@ -1,4 +1,4 @@
-"""Small files and folders that somebody else may have made: read up to a limit, and never written through a link."""
+"""Reads small untrusted files up to a limit, and refuses symbolic links where results would be written."""
 
 import json as standard
 import os

@@ -4,6 +4,18 @@ Tran-Dinh, Pham, Phan, Nguyen, "FedDR - Randomized Douglas-Rachford Splitting Al
 Composite Optimization", NeurIPS 2021: `synchronous` is Theorem 3.1 and Corollary 3.1, `relative` the appendix's theorem
 on relative accuracies, `asynchronous` Theorem 4.1. `recommend` chooses step sizes, `region` draws where they may lie.
 
+The modules beside these three::
+
+    rate          the rate that the three theorems share
+    tuning        the step sizes with the best guarantee
+    boundary      the admissible region of (alpha, eta), as curves
+    advice        step sizes for a problem ("auto"), certified solvers
+    fixed_work    step sizes for solvers of fixed work, a measured rule
+    choice        step sizes that a user has chosen, checked and completed
+    smoothness    bounds on the Hessians of the clients, known or estimated
+    curvature     Hessian-vector products behind these estimates
+    checks        checks of arguments
+
 Assumed throughout: F = (1/n) sum_i f_i + g is bounded below by F*, every f_i is L-smooth (convex or not), g is closed
 and convex, and a client is drawn with probability p_i >= p_hat > 0. What is bounded is the gradient mapping
 G_eta(x) = (x - prox_{eta g}(x - eta grad f(x))) / eta. Below, u = L eta.

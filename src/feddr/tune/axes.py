@@ -1,4 +1,4 @@
-"""What one key may be: a list of values, or a range to draw from."""
+"""Axes of a search space: the values that one key may take, a list or a range to sample from."""
 
 import math
 import re

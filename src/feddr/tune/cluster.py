@@ -1,4 +1,4 @@
-"""Runs on a Ray cluster, whose machines have feddr installed."""
+"""The executor on a Ray cluster, whose machines have feddr installed."""
 
 import warnings
 from collections.abc import Iterator

@@ -1,7 +1,7 @@
-"""A job: one run of a search, that is one trial with one seed, from its config to what came of it.
+"""One run of a search, a trial with one seed: from its specification to its record.
 
-A trial is a setting of an algorithm. Jobs and records travel between processes and into files as JSON, so both hold
-plain values only.
+A trial is a setting of an algorithm. Specifications and records travel between processes and into files as JSON, so
+both hold plain values only.
 """
 
 import dataclasses

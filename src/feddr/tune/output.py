@@ -1,4 +1,4 @@
-"""What is left of a search: tables as CSV, the best settings as a config, pictures."""
+"""Files of a search: tables as CSV, the best settings as a config, figures."""
 
 import csv
 from collections.abc import Mapping, Sequence

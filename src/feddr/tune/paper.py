@@ -1,7 +1,7 @@
 """The grids of the paper (Tran-Dinh et al. 2021): mu in [0.001, 1], eta in [1, 1000], alpha in (0, 1.99].
 
 The paper names the ranges, not the values in between. As a grid every algorithm gets sixteen trials, among them those
-that were published as the best; in a random search the ranges are drawn from.
+that were published as the best; in a random search the ranges are sampled.
 """
 
 from collections.abc import Mapping, Sequence

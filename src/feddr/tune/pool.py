@@ -1,4 +1,4 @@
-"""Who runs the jobs: this process, or one process for each core."""
+"""Executors of a search on this machine: this process, or one worker process for each core."""
 
 import contextlib
 import os

@@ -1,4 +1,4 @@
-"""From records to a verdict: for each algorithm, its settings by the mean of the metric over the seeds."""
+"""Ranking of a search: for each algorithm, its settings by the mean of the metric over the seeds."""
 
 import math
 import statistics

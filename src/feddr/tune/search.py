@@ -1,4 +1,4 @@
-"""The search itself: jobs that are not done yet go to an executor, and what comes back is kept at once."""
+"""The loop of a search: runs that are missing go to an executor, and each record is stored at once."""
 
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path

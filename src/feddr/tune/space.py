@@ -1,4 +1,4 @@
-"""What is searched: for each algorithm, the keys that vary and what they may be."""
+"""The search space: for each algorithm, the keys that vary and the values that they may take."""
 
 import itertools
 import math

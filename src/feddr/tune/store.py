@@ -1,7 +1,7 @@
-"""The folder of a search: what was asked for, and a line for each run that has ended.
+"""The folder of a search, append-only: what was asked for, and one line of JSON for each run that has ended.
 
-A line is written at once when its run ends and never changed, so a search that is killed loses nothing but the runs
-under way. Of two lines for one run the later counts.
+A line is written at once when its run ends and never changed, so a search that is killed loses only the runs in
+progress, and resumes with the others. Of two lines for one run the later counts.
 """
 
 import json

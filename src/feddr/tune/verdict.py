@@ -1,4 +1,4 @@
-"""How a search ended, in words and as the exit code of the program."""
+"""The end of a search, in words and as the exit code of the program."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence

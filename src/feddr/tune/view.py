@@ -1,4 +1,4 @@
-"""What a person sees of a search: what it will do, how far it is, and a table at the end."""
+"""Terminal output of a search: what it will do, how far it is, and a table at the end."""
 
 import math
 import os

@@ -1,6 +1,6 @@
-"""A process of its own for runs: a line of JSON comes in for each, and a line goes out.
+"""A worker process for runs: reads one line of JSON for each run, and writes one line.
 
-``python -m feddr.tune.worker`` reads its standard input and ends when that is closed, also in the midst of a run, so
+``python -m feddr.tune.worker`` reads its standard input and ends when that is closed, also in the middle of a run, so
 that no worker outlives the program that started it.
 """
 

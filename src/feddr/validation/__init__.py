@@ -1,6 +1,8 @@
-"""Checks of what users give: every refusal names the requirement, the value and the remedy.
+"""Validation of arguments: every refusal names the requirement, the value and the remedy.
 
-scalars      whole numbers, real numbers, fields of frozen dataclasses
-arrays       samples and parameters as NumPy arrays, without loss
-messages     an error as one line that is safe to print
+The modules::
+
+    scalars      whole numbers, real numbers, fields of frozen dataclasses
+    arrays       samples and parameters as NumPy arrays, without loss
+    messages     an error as one line that is safe to print
 """

@@ -1,4 +1,4 @@
-"""Numbers that users give, as NumPy arrays: converted where nothing is lost by it, and refused by name elsewhere.
+"""Validation of arrays: converted to NumPy where nothing is lost by it, refused by name elsewhere.
 
 JAX is imported only where one of its own number types may be meant: to look at a federation need not wait for it.
 """

@@ -1,4 +1,4 @@
-"""What was refused, in one line that is safe to print: messages quote files and arguments that anybody has written."""
+"""Error messages as one line that is safe to print: they quote files and arguments that anybody may have written."""
 
 LONGEST = 600
 """Characters of a line; of a longer one the middle is left out, since the remedy stands at its end."""

@@ -1,4 +1,4 @@
-"""Numbers that users give, as Python's own: converted where nothing is lost by it, and refused by name elsewhere."""
+"""Validation of numbers: converted to Python's own types where nothing is lost by it, refused by name elsewhere."""
 
 from numbers import Integral
 from typing import Any

@@ -1,4 +1,7 @@
-"""How clients share compiled calls, and how these are compiled: decided here, by measurement (docs/PERFORMANCE.md)."""
+"""Batching policy: which clients share a compiled call, and with which options calls are compiled.
+
+Its numbers are measured (docs/PERFORMANCE.md).
+"""
 
 import contextlib
 import functools

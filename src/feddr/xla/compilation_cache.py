@@ -1,4 +1,4 @@
-"""Compiled code kept between runs, so that only the first run of a kind waits for the compiler."""
+"""The compilation cache: compiled code is kept on disk, so that only the first run of a kind waits for the compiler."""
 
 import os
 from pathlib import Path

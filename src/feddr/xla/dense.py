@@ -1,4 +1,4 @@
-"""A fully connected layer's product, with a gradient that compiles well for the small batches of local steps."""
+"""A fully connected layer, with a gradient that compiles well for the small batches of local steps."""
 
 import functools
 import operator

@@ -1,4 +1,4 @@
-"""A whole loop as one kernel, so that a step of a small model costs its arithmetic and little else.
+"""A whole loop compiled as one kernel, so that a step of a small model costs its arithmetic and little else.
 
 On a CPU, XLA calls a kernel for each operation of a step, and keeps account of which of them may run. A step of a small
 network has two dozen, and they take as long as its arithmetic. Loops over less than a kilobyte XLA compiles into a

@@ -1,4 +1,4 @@
-"""The threads of a run."""
+"""The thread pool of a run: clients are computed side by side, and idle threads prefetch the next round's batches."""
 
 from collections import deque
 from collections.abc import Callable, Iterable

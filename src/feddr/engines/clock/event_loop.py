@@ -1,7 +1,7 @@
-"""What arrives at the server of an asynchronous run: when it is computed, how stale it is, and what it makes.
+"""The event loop of asynchronous runs: the next arrival, its staleness, the buffer of uploads, and aggregation.
 
-A job's result is needed only when its upload arrives, so jobs are computed late and many at a time: when the next
-arrival has not been computed, every job in flight is.
+A job's result is needed only when its upload arrives, so jobs are computed late and in batches: when the next arrival
+has not been computed, every job in flight is.
 """
 
 import heapq

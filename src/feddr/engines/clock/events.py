@@ -1,4 +1,4 @@
-"""What clients did when: the pieces of a timeline."""
+"""Events on the virtual clock: intervals in which a client receives, computes, sends, waits or is offline."""
 
 import math
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What delays need to know of a run, and the time that synchronous rounds take."""
+"""Virtual time of synchronous rounds: each lasts as long as its slowest client, or until the deadline."""
 
 import math
 from collections.abc import Callable, Container, Mapping

@@ -1,4 +1,4 @@
-"""Who works when: clients and their jobs in virtual time, without what they compute."""
+"""The event queue of the virtual clock: when clients start, finish, drop out and return, without what they compute."""
 
 import heapq
 import math

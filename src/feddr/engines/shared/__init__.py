@@ -1,1 +1,18 @@
-"""shared."""
+"""What engines have in common: from the task of one client to the weighted sum, the metrics and the errors.
+
+The modules::
+
+    run                 one round: clients compute, uploads are checked and aggregated, states are committed
+    executor            lets the clients of a round do their tasks, on a thread pool
+    compiled_clients    local updates as compiled XLA calls; plain_clients the same in plain loops
+    prefetch            batches of the next round, drawn while threads would be idle
+    aggregation         weighted sums of uploads in float64, in a fixed order; bytes of a message
+    client_store        client states: in memory up to a budget, then in a memory-mapped file
+    recorder            the history of a run: a row for each evaluation
+    evaluation          metrics at xbar, and personalised metrics apart from them
+    randomness          a deterministic generator for each (seed, client, update) and (seed, round)
+    state               RunState, and the Progress that callbacks see
+    errors              DivergedError and warnings
+    diagnosis           which client, which local step and which cause a NaN or an infinity has
+    options             options of every engine, validated
+"""

@@ -1,4 +1,4 @@
-"""Weighted sums of uploads in float64, in a fixed order, and the bytes of a message."""
+"""Aggregation: weighted sums of uploads in float64, in a fixed order, and the bytes of a message."""
 
 import itertools
 from collections.abc import Iterable, Iterator, Sequence

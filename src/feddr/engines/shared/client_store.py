@@ -1,4 +1,4 @@
-"""The states of the clients that have taken part: in memory up to a budget, beyond it in a memory-mapped file."""
+"""Client states of those who took part: in memory up to a budget, beyond it in a memory-mapped file."""
 
 import tempfile
 from collections.abc import Iterator, MutableMapping

@@ -1,4 +1,4 @@
-"""The local updates of clients as compiled calls, the same ones for clients of every size."""
+"""Local updates of clients as compiled XLA calls, shared by clients of every size."""
 
 import math
 from collections.abc import Callable, Sequence

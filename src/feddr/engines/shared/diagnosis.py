@@ -1,6 +1,6 @@
-"""Why a run met a NaN or an infinity: whose it is, since which local step, and what is the likely cause.
+"""Diagnosis of a NaN or an infinity: which client sent it, after which local step, and the likely cause.
 
-Nothing of this is computed before it is needed: the update that failed is done again, with the same randomness.
+Nothing of this is computed before it is needed: the update that failed is repeated with the same randomness.
 """
 
 import math

@@ -1,4 +1,4 @@
-"""Runs that diverge, and local solvers that miss their stopping rule: errors, warnings and what they advise."""
+"""Errors and warnings of runs: divergence (NaN, infinity), growth of F, a solver that misses its stopping rule."""
 
 import math
 import warnings

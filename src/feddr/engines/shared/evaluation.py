@@ -1,4 +1,4 @@
-"""Metrics at xbar, and apart from them those of the clients' own models, in compiled passes over the samples."""
+"""Evaluation: metrics at xbar, and personalised metrics of the clients' own models, in compiled passes."""
 
 import functools
 import itertools

@@ -1,4 +1,4 @@
-"""The client executor: prepares the tasks of clients, computes them side by side, and finishes them."""
+"""The client executor: the tasks of a round are prepared, computed on a thread pool, and finished into uploads."""
 
 from collections import deque
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence

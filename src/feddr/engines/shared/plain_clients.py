@@ -1,4 +1,4 @@
-"""The local updates of clients in plain loops, one client and one batch at a time. Slow, and obviously right."""
+"""Local updates of clients in plain loops, one client and one batch at a time. Slow and easy to check."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The random batches of clients, some of them drawn before they are needed."""
+"""Prefetching: the random batches of the next round are drawn while threads would be idle."""
 
 import functools
 from collections.abc import Callable, Iterable, Iterator

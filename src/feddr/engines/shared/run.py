@@ -1,4 +1,4 @@
-"""A run under way: what the compiled engines share, whatever their clock."""
+"""A run in progress: its state, one round of it, and its evaluation, for all compiled engines."""
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -1,4 +1,4 @@
-"""What changes while a run goes on, and what a callback sees of it."""
+"""The mutable state of a run, and the progress report that callbacks get."""
 
 from collections.abc import Callable, Iterable, MutableMapping
 from dataclasses import dataclass, field

@@ -1,0 +1,8 @@
+"""Run folders: what ``feddr run`` and ``compare`` write, and trackers that send rows elsewhere.
+
+The modules::
+
+    folder      the layout of a run folder: config, results, comparison, checkpoints, its lock
+    stored      the files for reports: participation, samples of clients, live rows
+    trackers    callbacks that log rows to TensorBoard and MLflow
+"""
