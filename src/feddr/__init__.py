@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from feddr import certify, datasets, delays, local, models, plots, prox, sampling, theory
+    from feddr import certify, datasets, delays, local, models, plots, prox, sampling, testing, theory
     from feddr import flower as flower  # not in __all__: it needs an extra
     from feddr.algorithms import (
         AsyncFedDR,
@@ -57,8 +57,8 @@ _HOMES = {
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 _MODULES = (
-    *("certify", "datasets", "delays", "flower", "local", "models", "plots", "prox", "sampling", "theory", "torch"),
-    "tune",
+    *("certify", "datasets", "delays", "flower", "local", "models", "plots", "prox", "sampling", "testing", "theory"),
+    *("torch", "tune"),
 )
 
 __all__ = [
@@ -96,6 +96,7 @@ __all__ = [
     "sampling",
     "simulate",
     "simulate_async",
+    "testing",
     "theory",
 ]
 
