@@ -17,7 +17,15 @@ if TYPE_CHECKING:
 
 
 class RunArguments(NamedTuple):
-    """What ``feddr.simulate`` needs for one method."""
+    """What ``feddr.simulate`` needs for one method.
+
+    Examples
+    --------
+    >>> import feddr
+    >>> run = RunArguments("mine", feddr.FedAvg(), feddr.local.SGD(lr=0.1), feddr.sampling.Full())
+    >>> run.label, run.sampling
+    ('mine', Full())
+    """
 
     label: str
     algorithm: "Algorithm"
@@ -32,6 +40,18 @@ def build(config: Config) -> "tuple[Problem, tuple[RunArguments, ...]]":
     ------
     ConfigError
         With the part that refuses its arguments, or that does not go with the others.
+
+    Examples
+    --------
+    >>> import feddr
+    >>> tables = {"name": "small", "rounds": 3, "data": {"name": "synthetic", "r": 1.0, "s": 1.0, "num_clients": 3}}
+    >>> tables["model"] = {"name": "softmax", "num_features": 60, "num_classes": 10}
+    >>> tables["local"] = {"name": "SGD", "lr": 0.01}
+    >>> tables["algorithm"] = [{"name": "FedDR", "eta": 1.0}]
+    >>> config = feddr.config.parse(tables)
+    >>> problem, runs = build(config)
+    >>> problem.data.num_clients, runs[0].label
+    (3, 'FedDR')
     """
     from feddr.algorithms import check
     from feddr.engines.clock.round_clock import check_delays
@@ -63,7 +83,19 @@ def build(config: Config) -> "tuple[Problem, tuple[RunArguments, ...]]":
 
 
 def build_delays(config: Config) -> "Delay | None":
-    """Return the delays of the clock, one second for everybody where none are given; None without a clock."""
+    """Return the delays of the clock, one second for everybody where none are given; None without a clock.
+
+    Examples
+    --------
+    >>> import feddr
+    >>> tables = {"name": "small", "rounds": 3, "data": {"name": "synthetic", "r": 1.0, "s": 1.0, "num_clients": 3}}
+    >>> tables["model"] = {"name": "softmax", "num_features": 60, "num_classes": 10}
+    >>> tables["local"] = {"name": "SGD", "lr": 0.01}
+    >>> tables["algorithm"] = [{"name": "FedDR", "eta": 1.0}]
+    >>> config = feddr.config.parse(tables)
+    >>> build_delays(config) is None  # the simulator without a clock
+    True
+    """
     if config.engine != "clock":
         return None
     made: Delay = _make("delays", config.delays or Component("Fixed"))
@@ -71,7 +103,20 @@ def build_delays(config: Config) -> "Delay | None":
 
 
 def length(config: Config, run: RunArguments) -> int:
-    """Return how many rounds a method of a config makes, or updates of the server where it is asynchronous."""
+    """Return how many rounds a method of a config makes, or updates of the server where it is asynchronous.
+
+    Examples
+    --------
+    >>> import feddr
+    >>> tables = {"name": "small", "rounds": 3, "data": {"name": "synthetic", "r": 1.0, "s": 1.0, "num_clients": 3}}
+    >>> tables["model"] = {"name": "softmax", "num_features": 60, "num_classes": 10}
+    >>> tables["local"] = {"name": "SGD", "lr": 0.01}
+    >>> tables["algorithm"] = [{"name": "FedDR", "eta": 1.0}]
+    >>> config = feddr.config.parse(tables)
+    >>> _, runs = build(config)
+    >>> length(config, runs[0])
+    3
+    """
     from feddr.algorithms import Asynchronous
 
     return -(-config.updates // run.algorithm.buffer) if isinstance(run.algorithm, Asynchronous) else config.rounds
@@ -94,6 +139,18 @@ def perform(
         From ``build``.
     threads, callback, **keeping
         As in ``feddr.simulate``, which has ``checkpoint``, ``checkpoint_every`` and ``resume``.
+
+    Examples
+    --------
+    >>> import feddr
+    >>> tables = {"name": "small", "rounds": 3, "data": {"name": "synthetic", "r": 1.0, "s": 1.0, "num_clients": 3}}
+    >>> tables["model"] = {"name": "softmax", "num_features": 60, "num_classes": 10}
+    >>> tables["local"] = {"name": "SGD", "lr": 0.01}
+    >>> tables["algorithm"] = [{"name": "FedDR", "eta": 1.0}]
+    >>> config = feddr.config.parse(tables)
+    >>> problem, runs = build(config)
+    >>> perform(config, problem, runs[0]).history.last.round
+    3
     """
     from feddr.algorithms import Asynchronous, FedDR
     from feddr.engines.asynchronous import simulate_async
