@@ -1,9 +1,12 @@
 """What the documentation says exists, runs and can be found; ``make docs`` builds the site, which no test needs."""
 
 import ast
+import doctest
+import importlib
 import importlib.util
 import inspect
 import os
+import pkgutil
 import re
 import runpy
 from collections.abc import Iterator
@@ -157,6 +160,53 @@ def test_every_package_says_what_its_modules_are(package: Path) -> None:
     modules = {path.stem for path in package.parent.glob("*.py")} - {"__init__", "__main__"}
     if package.parent.name != "feddr":  # whose map is docs/ARCHITECTURE.md
         assert {module for module in modules if not re.search(rf"\b{module}\b", text)} == set()
+
+
+def modules() -> Iterator[str]:
+    """Return the modules of the package that have examples in their docstrings."""
+    for found in pkgutil.walk_packages(feddr.__path__, "feddr."):
+        spec = importlib.util.find_spec(found.name)
+        assert spec is not None
+        assert spec.origin is not None
+        if ">>>" in Path(spec.origin).read_text(encoding="utf-8"):
+            yield found.name
+
+
+@pytest.mark.parametrize("name", sorted(modules()))
+def test_examples_in_docstrings_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if name == "feddr.torch":
+        pytest.importorskip("torch")
+    monkeypatch.chdir(tmp_path)
+    told: list[str] = []
+    runner = doctest.DocTestRunner(verbose=False)
+    examples = [found for found in doctest.DocTestFinder().find(importlib.import_module(name)) if found.examples]
+    assert examples
+    for example in examples:
+        runner.run(example, out=told.append)
+    assert not runner.failures, "".join(told)
+    assert not list(tmp_path.iterdir()), "an example leaves files behind"
+
+
+PUBLIC = (
+    *("algorithms", "certify", "checkpoint", "config", "data", "datasets", "delays", "flower", "history", "local"),
+    *("models", "plots", "problem", "prox", "runs.trackers", "sampling", "testing", "theory", "tune"),
+)
+
+
+def test_every_public_function_and_class_has_an_example() -> None:
+    """Those of ``__all__``, or, where a module has none, those that it defines."""
+    without, count = [], 0
+    for module in (feddr, *(importlib.import_module(f"feddr.{name}") for name in PUBLIC)):
+        own = [name for name, thing in vars(module).items() if getattr(thing, "__module__", "") == module.__name__]
+        for name in getattr(module, "__all__", own):
+            thing = getattr(module, name)
+            # Aliases and constants have no docstring that Python knows; protocols have one as other classes do.
+            if not name.startswith("_") and str(getattr(thing, "__module__", "")).startswith("feddr"):
+                count += 1
+                if not re.search(r"^ *Examples\n *-{8}\n(.*\n)* *>>> ", thing.__doc__ or "", re.MULTILINE):
+                    without.append(f"{module.__name__}.{name}")
+    assert without == []
+    assert count > 180
 
 
 ADDING = list(blocks(DOCS / "ADDING.md", "python"))

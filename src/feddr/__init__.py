@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from feddr import certify, datasets, delays, local, models, plots, prox, sampling, theory
+    from feddr import certify, datasets, delays, local, models, plots, prox, sampling, testing, theory
     from feddr import flower as flower  # not in __all__: it needs an extra
     from feddr.algorithms import (
         AsyncFedDR,
@@ -62,8 +62,8 @@ _HOMES = {
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 _MODULES = (
-    *("certify", "datasets", "delays", "flower", "local", "models", "plots", "prox", "sampling", "theory", "torch"),
-    "tune",
+    *("certify", "datasets", "delays", "flower", "local", "models", "plots", "prox", "sampling", "testing", "theory"),
+    *("torch", "tune"),
 )
 
 __all__ = [
@@ -103,6 +103,7 @@ __all__ = [
     "sampling",
     "simulate",
     "simulate_async",
+    "testing",
     "theory",
 ]
 

@@ -24,6 +24,12 @@ class ClientSamples:
     """The samples of all clients, one client after the other.
 
     Client i owns the rows ``offsets[i]`` to ``offsets[i + 1]`` of every array.
+
+    Examples
+    --------
+    >>> part = ClientSamples({"x": np.arange(3.0)}, offsets=np.array([0, 2, 3]))
+    >>> part.sizes.tolist(), part.client(1)["x"].tolist()
+    ([2, 1], [2.0])
     """
 
     samples: Samples
@@ -71,6 +77,12 @@ class OnDemand:
         Number of samples of each client.
     panel
         The clients that metrics are computed on, in increasing order.
+
+    Examples
+    --------
+    >>> made = OnDemand(lambda i: {"x": np.full(2, float(i))}, sizes=np.array([2, 2]), panel=np.array([0]))
+    >>> made.client(1)["x"].tolist()
+    [1.0, 1.0]
     """
 
     make: Callable[[int], Mapping[str, ArrayLike]]

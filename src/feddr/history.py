@@ -49,6 +49,12 @@ class Row:
         often xbar had changed between an update's start and its arrival.
     skipped
         Updates that were left out because they held a NaN or an infinity, where the run was asked to skip those.
+
+    Examples
+    --------
+    >>> row = Row(round=10, F=0.5, bytes_up=800)
+    >>> row.F, row.test_accuracy
+    (0.5, nan)
     """
 
     round: int
@@ -80,7 +86,16 @@ COUNTERS = {"round", "bytes_up", "bytes_down", "local_steps", "skipped"}
 
 @dataclass
 class History:
-    """The rows of a run, oldest first."""
+    """The rows of a run, oldest first.
+
+    Examples
+    --------
+    >>> history = History([Row(round=0, F=2.0), Row(round=10, F=0.5)])
+    >>> history.last.F, history.column("round")
+    (0.5, [0, 10])
+    >>> history.to_pandas()[["round", "F"]].shape
+    (2, 2)
+    """
 
     rows: list[Row] = field(default_factory=list)
 

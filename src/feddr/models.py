@@ -33,13 +33,20 @@ class Model:
     Parameters
     ----------
     init
-        From a seed to initial parameters.
+        From a seed to initial parameters, a tree of arrays.
     apply
-        From (parameters, rows of features) to one output, or one row of outputs, for each row.
+        From (parameters, rows of features) to one output, or one row of outputs, for each row: from shape (rows, ...)
+        to (rows,) where ``num_outputs`` is 0, and to (rows, num_outputs) otherwise.
     num_outputs
         Width of the output: 0 for a single number, the number of classes otherwise.
     is_linear
         Whether it is ``x . weight + bias``, so that the curvature of a loss is known.
+
+    Examples
+    --------
+    >>> model = Model(lambda seed: {"weight": np.ones(2)}, lambda params, x: x @ params["weight"], num_outputs=0)
+    >>> model.apply(model.init(0), np.ones((3, 2))).tolist()
+    [2.0, 2.0, 2.0]
     """
 
     init: Callable[[int], Tree]
@@ -49,7 +56,21 @@ class Model:
 
 
 def linear(num_features: int) -> Model:
-    """Return ``x . weight + bias``, one number for each sample, started at zero."""
+    """Return ``x . weight + bias``, one number for each sample, started at zero.
+
+    Raises
+    ------
+    ValueError
+        Where num_features is not a whole number of 1 or more.
+
+    Examples
+    --------
+    >>> model = linear(3)
+    >>> {name: leaf.shape for name, leaf in model.init(0).items()}
+    {'weight': (3,), 'bias': ()}
+    >>> model.apply(model.init(0), np.ones((5, 3))).shape
+    (5,)
+    """
     _check_sizes([num_features])
 
     def init(seed: int) -> Tree:
@@ -60,7 +81,19 @@ def linear(num_features: int) -> Model:
 
 
 def softmax(num_features: int, num_classes: int) -> Model:
-    """Return ``x W + b``, one score for each class, started at zero: multinomial logistic regression."""
+    """Return ``x W + b``, one score for each class, started at zero: multinomial logistic regression.
+
+    Raises
+    ------
+    ValueError
+        Where a size is not a whole number of 1 or more.
+
+    Examples
+    --------
+    >>> model = softmax(3, 4)
+    >>> model.apply(model.init(0), np.ones((5, 3))).shape
+    (5, 4)
+    """
     _check_sizes([num_features, num_classes])
 
     def init(seed: int) -> Tree:
@@ -80,9 +113,22 @@ def mlp(sizes: Sequence[int], activation: str = "relu") -> Model:
     activation
         ``"relu"``, ``"tanh"`` or ``"softplus"`` between the layers. The theory asks for a smooth loss; ReLU is not.
 
+    Raises
+    ------
+    ValueError
+        Where a size is not a whole number of 1 or more, or the activation is unknown.
+
     Notes
     -----
     Weights start uniform in ``sqrt(6 / (inputs + outputs))`` (Glorot and Bengio 2010), biases at zero.
+
+    Examples
+    --------
+    >>> model = mlp([3, 8, 2])
+    >>> sorted(model.init(0))
+    ['layer0', 'layer1']
+    >>> model.num_outputs
+    2
     """
     _check_sizes(sizes)
     if len(sizes) < 2:
@@ -121,10 +167,21 @@ def from_flax(module: Any, example: ArrayLike) -> Model:
         Some rows of features, which fix the shapes: ``data.train.samples["x"][:1]``. Whole numbers, such as tokens,
         stay whole, unless the module takes real numbers only.
 
+    Raises
+    ------
+    ValueError
+        Where the module has variables that are no parameters, or does not return a number or a row of scores for
+        each row.
+
     Notes
     -----
     Parameters are all that is trained and sent. A module with other variables, such as the ``batch_stats`` of
     BatchNorm, is refused: use LayerNorm or GroupNorm.
+
+    Examples
+    --------
+    >>> from flax import linen  # doctest: +SKIP
+    >>> model = from_flax(linen.Dense(10), np.zeros((1, 60)))  # doctest: +SKIP
     """
     features = _features(lambda rows: jax.eval_shape(module.init, jax.random.key(0), rows), example)
     rows = features(_rows(example), ())
@@ -156,9 +213,19 @@ def from_equinox(build: Callable[[Any], Any], example: ArrayLike) -> Model:
     example
         Some rows of features, as in ``from_flax``.
 
+    Raises
+    ------
+    ValueError
+        Where the module does not return a number or a row of scores for each row.
+
     Notes
     -----
     Arrays of real numbers are parameters; everything else in the module stays as ``build`` made it for the key 0.
+
+    Examples
+    --------
+    >>> import equinox as eqx  # doctest: +SKIP
+    >>> model = from_equinox(lambda key: eqx.nn.MLP(60, 10, 32, 1, key=key), np.zeros((1, 60)))  # doctest: +SKIP
     """
     import equinox
 

@@ -47,6 +47,12 @@ class Problem:
         Bounds (l, L) on the eigenvalues of the Hessian of every f_i, or a function from a client to its bounds, where
         they are known; certified local solvers estimate them for each client otherwise.
 
+    Raises
+    ------
+    ValueError
+        Where the weights or the bounds are wrong, the start is not finite, or the loss is not one value for each
+        sample.
+
     Examples
     --------
     >>> import numpy as np, feddr
@@ -245,7 +251,20 @@ class Problem:
 
 
 def client_weights(weights: str | ArrayLike, data: FederatedData) -> NDArray[np.float64]:
-    """Return the weights w_i that ``Problem`` describes, summing to one."""
+    """Return the weights w_i that ``Problem`` describes, summing to one.
+
+    Raises
+    ------
+    ValueError
+        Where the weights are neither one of the two words nor one positive number for each client.
+
+    Examples
+    --------
+    >>> import numpy as np, feddr
+    >>> data = feddr.FederatedData.from_clients([{"x": np.zeros((1, 2))}, {"x": np.zeros((3, 2))}])
+    >>> client_weights("samples", data).tolist()
+    [0.25, 0.75]
+    """
     n = data.num_clients
     if isinstance(weights, str):
         if weights not in ("uniform", "samples"):
@@ -259,7 +278,18 @@ def client_weights(weights: str | ArrayLike, data: FederatedData) -> NDArray[np.
 
 
 def scaled(weights: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return positive weights, each however large, scaled to sum to one."""
+    """Return positive weights, each however large, scaled to sum to one.
+
+    Raises
+    ------
+    ValueError
+        Where some weights are so small beside others that they would count nothing.
+
+    Examples
+    --------
+    >>> scaled(np.array([1.0, 3.0])).tolist()
+    [0.25, 0.75]
+    """
     with np.errstate(over="ignore"):
         found: NDArray[np.float64] = weights / weights.sum()
     if not np.all(found):
@@ -274,14 +304,33 @@ def scaled(weights: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def sample_weights(weights: NDArray[np.float64], data: FederatedData) -> NDArray[np.float64]:
-    """Return the weight w_i / n_i of each training sample in memory; those of a panel are scaled to sum to one."""
+    """Return the weight w_i / n_i of each training sample in memory; those of a panel are scaled to sum to one.
+
+    Examples
+    --------
+    >>> import numpy as np, feddr
+    >>> data = feddr.FederatedData.from_clients([{"x": np.zeros((1, 2))}, {"x": np.zeros((3, 2))}])
+    >>> sample_weights(np.array([0.25, 0.75]), data).tolist()
+    [0.25, 0.25, 0.25, 0.25]
+    """
     if data.on_demand is not None:
         weights = weights[data.panel] / weights[data.panel].sum()
     return np.repeat(weights / data.train.sizes, data.train.sizes)
 
 
 def start(init: Tree) -> Tree:
-    """Return the parameters that a run begins with as arrays of real numbers, which are named, some, and finite."""
+    """Return the parameters that a run begins with as arrays of real numbers, which are named, some, and finite.
+
+    Raises
+    ------
+    ValueError
+        Where two parameters have one name, there are none, or one is not finite.
+
+    Examples
+    --------
+    >>> start({"weight": np.array([1, 2])})
+    {'weight': array([1., 2.])}
+    """
     names = Counter(tree.name(path) for path, _ in jax.tree_util.tree_leaves_with_path(init))
     twice = [name for name, count in names.items() if count > 1]
     if twice:
@@ -295,7 +344,14 @@ def start(init: Tree) -> Tree:
 
 
 def gradient_mapping(g: Regulariser, x: Tree, gradient: Tree, eta: float) -> Tree:
-    """Return (x - prox_{eta g}(x - eta * gradient)) / eta."""
+    """Return (x - prox_{eta g}(x - eta * gradient)) / eta.
+
+    Examples
+    --------
+    >>> import feddr
+    >>> gradient_mapping(feddr.prox.L1(1.0), np.array([0.0]), np.array([-3.0]), eta=1.0).tolist()
+    [-2.0]
+    """
     x = precision.parameters(x)
     with precision.scope(_dtype(x)):
         step = g.prox(tree.axpy(-eta, gradient, x), eta)

@@ -26,7 +26,15 @@ _TOLERANCE = 1e-9  # for sums of probabilities that were written as decimals
 
 
 class Sampling(Protocol):
-    """A law for the set S of clients that take part in a round."""
+    """A law for the set S of clients that take part in a round.
+
+    Examples
+    --------
+    >>> scheme: Sampling = Uniform(2)
+    >>> scheme.check(5)
+    >>> len(scheme.draw(5, np.random.default_rng(0))), scheme.probabilities(5).tolist()
+    (2, [0.4, 0.4, 0.4, 0.4, 0.4])
+    """
 
     def check(self, n: int) -> None:
         """Raise ValueError unless the scheme fits n clients and every p_i > 0."""
@@ -39,13 +47,25 @@ class Sampling(Protocol):
 
 
 def p_hat(sampling: Sampling, n: int) -> float:
-    """Return the smallest inclusion probability, min_i p_i."""
+    """Return the smallest inclusion probability, min_i p_i.
+
+    Examples
+    --------
+    >>> p_hat(Independent([0.5, 0.1, 1.0]), n=3)
+    0.1
+    """
     return float(sampling.probabilities(n).min())
 
 
 @dataclass(frozen=True)
 class Full:
-    """Everybody, always: S = {0, ..., n - 1}, p_i = 1."""
+    """Everybody, always: S = {0, ..., n - 1}, p_i = 1.
+
+    Examples
+    --------
+    >>> Full().draw(3, np.random.default_rng(0)).tolist()
+    [0, 1, 2]
+    """
 
     def check(self, n: int) -> None:
         """Raise ValueError unless there is at least one client."""
@@ -104,6 +124,18 @@ class Independent:
     ----------
     p
         One probability for everybody (a draw then costs O(|S|)), or one for each client.
+
+    Raises
+    ------
+    ValueError
+        Where a probability is not above 0 and at most 1.
+
+    Examples
+    --------
+    >>> Independent(0.5).probabilities(3).tolist()
+    [0.5, 0.5, 0.5]
+    >>> Independent([0.1, 1.0]).draw(2, np.random.default_rng(0)).tolist()
+    [1]
     """
 
     p: float | Sequence[float]
@@ -147,6 +179,17 @@ class Partitioned:
     blocks
         The number of blocks (client i is then in block i mod blocks), or the blocks themselves, which hold each of the
         clients 0, ..., n - 1 exactly once.
+
+    Raises
+    ------
+    ValueError
+        Where a block is empty, or a client is in none or in two.
+
+    Examples
+    --------
+    >>> scheme = Partitioned([[0, 3], [1, 2]])
+    >>> scheme.draw(4, np.random.default_rng(0)).tolist() in ([0, 3], [1, 2]), scheme.probabilities(4).tolist()
+    (True, [0.5, 0.5, 0.5, 0.5])
     """
 
     blocks: int | Sequence[Sequence[int]]
@@ -199,6 +242,16 @@ class DoublyUniform:
     ----------
     q
         Probabilities q_j = P(|S| = j) of the sizes j = 0, 1, 2, ...; they sum to 1.
+
+    Raises
+    ------
+    ValueError
+        Where the q_j are negative or do not sum to 1, or nobody ever takes part.
+
+    Examples
+    --------
+    >>> DoublyUniform([0.0, 0.5, 0.5]).probabilities(3).tolist()  # one client or two
+    [0.5, 0.5, 0.5]
     """
 
     q: Sequence[float]

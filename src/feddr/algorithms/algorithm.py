@@ -30,6 +30,13 @@ class Uploads(NamedTuple):
         Sums of v_i and of w_i over those heard from for the first time.
     discount
         Mean of the factors, weighted by v_i: 1 where nothing is stale.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> uploads = Uploads(sum=np.array([0.5, 1.0]), weight=0.25, joined=0.0, joined_share=0.0)
+    >>> (uploads.sum / uploads.weight).tolist()  # the mean over those who took part
+    [2.0, 4.0]
     """
 
     sum: Tree
@@ -47,6 +54,18 @@ class Algorithm(Protocol):
     States are named tuples. The server's has a field ``xbar``, the global model, where every metric is evaluated; a
     client's that has a field ``x`` has a model of its own. The server's state is kept in float64, a client's in the
     precision of the run.
+
+    Examples
+    --------
+    >>> import numpy as np, feddr
+    >>> rules: Algorithm = feddr.FedAvg()
+    >>> s = rules.server(np.zeros(2))
+    >>> message = rules.broadcast(s)
+    >>> sub = rules.subproblem(rules.client(np.zeros(2), message), message)
+    >>> _, upload = rules.finish(None, message, sub, Solution(np.array([2.0, 4.0]), 1, float("nan")))
+    >>> heard = Uploads(sum=0.5 * upload, weight=0.5, joined=0.5, joined_share=0.5)  # of one client with w_i = 1/2
+    >>> rules.aggregate(s, heard, lambda x, eta: x).xbar.tolist()
+    [2.0, 4.0]
     """
 
     @property
@@ -86,7 +105,16 @@ class Algorithm(Protocol):
 
 @runtime_checkable
 class Asynchronous(Algorithm, Protocol):
-    """The rules of a method whose uploads arrive one at a time, computed from an xbar that may be stale."""
+    """The rules of a method whose uploads arrive one at a time, computed from an xbar that may be stale.
+
+    Examples
+    --------
+    >>> import feddr
+    >>> isinstance(feddr.FedBuff(), Asynchronous), isinstance(feddr.FedDR(), Asynchronous)
+    (True, False)
+    >>> feddr.AsyncFedDR(buffer=5).factor(staleness=10)
+    1.0
+    """
 
     @property
     def buffer(self) -> int:
@@ -102,6 +130,15 @@ class Deployable(Algorithm, Protocol):
 
     A client sends the value that the server is to count for it, not its change. The server has kept what it counted
     before and works the change out itself, so that a value that is lost or arrives again does no harm.
+
+    Examples
+    --------
+    >>> import numpy as np, feddr
+    >>> rules = feddr.FedDR(eta=1.0, alpha=1.0, init="lazy", mean="all")
+    >>> isinstance(rules, Deployable), isinstance(feddr.FedMid(), Deployable)
+    (True, False)
+    >>> rules.increment(np.array([3.0]), np.array([1.0]), np.zeros(1)).tolist()
+    [2.0]
     """
 
     def absolute_upload(self, c: Any, x: Tree, /) -> Tree:
@@ -160,7 +197,24 @@ class ProblemLike(HasRegulariser, Protocol):
 
 
 def check(algorithm: Algorithm, problem: HasRegulariser, sampling: Sampling) -> None:
-    """Refuse a regulariser or a sampling scheme that the algorithm cannot handle."""
+    """Refuse a regulariser or a sampling scheme that the algorithm cannot handle.
+
+    Raises
+    ------
+    ValueError
+        Where the algorithm has no composite step and g is not zero, needs every client and the scheme draws some,
+        or has step sizes for another number of clients; where the scheme does not fit the clients.
+
+    Examples
+    --------
+    >>> import numpy as np, feddr
+    >>> data = feddr.FederatedData.from_clients([{"x": np.eye(2), "y": np.ones(2)}] * 2)
+    >>> problem = feddr.Problem.regression(feddr.models.linear(2), data)
+    >>> check(feddr.FedDR(), problem, feddr.sampling.Uniform(1))
+    >>> check(feddr.FedPD(eta=1.0), problem, feddr.sampling.Uniform(1))
+    Traceback (most recent call last):
+    ValueError: FedPD needs every client in every round, got Uniform(m=1); use FedDR, or Full().
+    """
     name = type(algorithm).__name__
     sampling.check(problem.data.num_clients)
     step_sizes.check(algorithm, problem.data.num_clients)

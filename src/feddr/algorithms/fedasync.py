@@ -43,6 +43,13 @@ class FedAsync:
     References
     ----------
     C. Xie, S. Koyejo, I. Gupta. Asynchronous Federated Optimization. arXiv:1903.03934, 2019 (OPT 2020).
+
+    Examples
+    --------
+    >>> FedAsync(alpha=0.5)
+    FedAsync(alpha=0.5, staleness='polynomial', a=0.5, b=4.0, rho=0.0)
+    >>> FedAsync(alpha=0.5, a=0.5).factor(staleness=3)
+    0.5
     """
 
     alpha: float = 0.6

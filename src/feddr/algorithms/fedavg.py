@@ -24,6 +24,13 @@ class FedAvg:
     ----------
     H. B. McMahan, E. Moore, D. Ramage, S. Hampson, B. Aguera y Arcas. Communication-Efficient Learning of Deep Networks
     from Decentralized Data. AISTATS 2017.
+
+    Examples
+    --------
+    >>> FedAvg()
+    FedAvg()
+    >>> FedAvg().composite, FedAvg().partial
+    (False, True)
     """
 
     composite: ClassVar[bool] = False

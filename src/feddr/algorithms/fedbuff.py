@@ -36,6 +36,13 @@ class FedBuff:
     ----------
     J. Nguyen, K. Malik, H. Zhan, A. Yousefpour, M. Rabbat, M. Malek, D. Huba. Federated Learning with Buffered
     Asynchronous Aggregation. AISTATS 2022.
+
+    Examples
+    --------
+    >>> FedBuff(buffer=5)
+    FedBuff(buffer=5, server_lr=1.0)
+    >>> FedBuff(buffer=5).factor(staleness=3)
+    0.5
     """
 
     buffer: int = 10

@@ -59,6 +59,11 @@ class FedDualAvg:
     References
     ----------
     H. Yuan, M. Zaheer, S. Reddi. Federated Composite Optimization. ICML 2021.
+
+    Examples
+    --------
+    >>> FedDualAvg(server_lr=0.5)
+    FedDualAvg(server_lr=0.5)
     """
 
     server_lr: float = 1.0

@@ -56,11 +56,10 @@ class FedDyn:
 
     Examples
     --------
-    >>> import feddr
-    >>> data = feddr.datasets.synthetic(1, 1, num_clients=8)
-    >>> problem = feddr.Problem.classification(feddr.models.softmax(60, 10), data)
-    >>> some, sgd = feddr.sampling.Uniform(3), feddr.local.SGD(lr=0.01, epochs=2)
-    >>> result = feddr.simulate(problem, FedDyn(eta=10.0), local=sgd, sampling=some, rounds=5)
+    >>> FedDyn(eta=10.0)
+    FedDyn(eta=10.0)
+    >>> FedDyn(eta=10.0).composite, FedDyn(eta=10.0).partial
+    (False, True)
     """
 
     eta: float

@@ -57,6 +57,11 @@ class FedMid:
     References
     ----------
     H. Yuan, M. Zaheer, S. Reddi. Federated Composite Optimization. ICML 2021.
+
+    Examples
+    --------
+    >>> FedMid(proximal="server")
+    FedMid(server_lr=1.0, proximal='server')
     """
 
     server_lr: float = 1.0

@@ -41,6 +41,13 @@ class FedPD:
     ----------
     X. Zhang, M. Hong, S. Dhople, W. Yin, Y. Liu. FedPD: A Federated Learning Framework with Adaptivity to Non-IID Data.
     IEEE Transactions on Signal Processing 2021. With communication in every round it is FedDR with alpha = 1 and g = 0.
+
+    Examples
+    --------
+    >>> FedPD(eta=10.0)
+    FedPD(eta=10.0, start='xbar')
+    >>> FedPD(eta=10.0).partial
+    False
     """
 
     eta: float

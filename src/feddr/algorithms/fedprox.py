@@ -21,6 +21,14 @@ class FedProx(FedAvg):
     ----------
     T. Li, A. K. Sahu, M. Zaheer, M. Sanjabi, A. Talwalkar, V. Smith. Federated Optimization in Heterogeneous Networks.
     MLSys 2020.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> FedProx(mu=0.5)
+    FedProx(mu=0.5)
+    >>> FedProx(mu=0.5).subproblem(None, np.zeros(2)).eta
+    2.0
     """
 
     mu: float

@@ -41,6 +41,11 @@ class FedSplit:
     ----------
     R. Pathak, M. J. Wainwright. FedSplit: An Algorithmic Framework for Fast Federated Optimization. NeurIPS 2020.
     It is FedDR with alpha = 2 and g = 0.
+
+    Examples
+    --------
+    >>> FedSplit(eta=10.0)
+    FedSplit(eta=10.0, start='xbar')
     """
 
     eta: float

@@ -62,6 +62,11 @@ class MimeLite:
     ----------
     S. P. Karimireddy, M. Jaggi, S. Kale, M. Mohri, S. J. Reddi, S. U. Stich, A. T. Suresh. Breaking the Centralized
     Barrier for Cross-Device Federated Learning. NeurIPS 2021.
+
+    Examples
+    --------
+    >>> MimeLite(beta=0.9)
+    MimeLite(beta=0.9)
     """
 
     beta: float = 0.9

@@ -52,6 +52,14 @@ class Scaffold:
     S. P. Karimireddy, S. Kale, M. Mohri, S. J. Reddi, S. U. Stich, A. T. Suresh. SCAFFOLD: Stochastic Controlled
     Averaging for Federated Learning. ICML 2020. For plain SGD, option II's c_i - c + (xbar - x_i) / (K lr) is the mean
     of the K gradients; taking the mean itself makes the rule fit every local solver.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> Scaffold(server_lr=0.5)
+    Scaffold(server_lr=0.5)
+    >>> Scaffold().server(np.zeros(2))
+    ScaffoldServer(xbar=array([0., 0.]), control=array([0., 0.]))
     """
 
     server_lr: float = 1.0

@@ -28,7 +28,13 @@ EXACT_START = 1e-8
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """A condition of a theorem, with the value that was found."""
+    """A condition of a theorem, with the value that was found.
+
+    Examples
+    --------
+    >>> Hypothesis("step size", "eta < 0.5", "0.3", holds=True)
+    Hypothesis(name='step size', requirement='eta < 0.5', value='0.3', holds=True)
+    """
 
     name: str
     requirement: str
@@ -56,6 +62,12 @@ class Certificate:
         Why nothing can be certified, if so.
     estimated
         Whether the smoothness is an estimate: what is certified then holds if the estimate does.
+
+    Examples
+    --------
+    >>> found = Certificate("Theorem 3.1", (), measured=0.2, bound=4.0, facts={}, refusals=())
+    >>> found.certified, found.ratio
+    (True, 0.05)
     """
 
     theorem: str
@@ -113,6 +125,17 @@ def certificate(result: "Result", *, F_star: float = 0.0) -> Certificate:
 
     The p_i are those of the sampling scheme, so all who are drawn must take part. Where updates were lost, late or
     skipped, clients took part less often, nobody knows how often, and nothing is certified.
+
+    Examples
+    --------
+    >>> import numpy as np, feddr
+    >>> data = feddr.FederatedData.from_clients([{"x": np.eye(2), "y": np.ones(2)}] * 2)
+    >>> problem = feddr.Problem.regression(feddr.models.linear(2), data)
+    >>> algorithm, solver = feddr.FedDR(eta=0.3, alpha=1.0), feddr.local.Accelerated(1e-6)
+    >>> result = feddr.simulate(problem, algorithm, local=solver, rounds=1, certify=True)
+    >>> found = certificate(result)
+    >>> found.certified, found.measured <= found.bound
+    (True, True)
     """
     problem, algorithm, local, watch = result.problem, result.algorithm, result.local, result.watch
     by_relative = isinstance(local, Accelerated) and isinstance(local.stopping, Relative)

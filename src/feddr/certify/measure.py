@@ -23,6 +23,16 @@ def bookkeeping_gap(problem: Problem, algorithm: FedDR, state: RunState) -> floa
 
     It is zero but for rounding: the law (INV) that the whole analysis of FedDR rests on. With ``init="lazy"`` the
     server counts every client from the start, those not heard from at x^0.
+
+    Examples
+    --------
+    >>> import numpy as np, feddr
+    >>> data = feddr.FederatedData.from_clients([{"x": np.eye(2), "y": np.ones(2)}] * 2)
+    >>> problem = feddr.Problem.regression(feddr.models.linear(2), data)
+    >>> algorithm = feddr.FedDR(eta=0.3, alpha=1.0, init="lazy", mean="all")
+    >>> state = RunState(server=algorithm.server(problem.init))
+    >>> bookkeeping_gap(problem, algorithm, state)  # at the start the server counts x^0 for everybody
+    0.0
     """
     roles = _roles(problem, algorithm, alpha=algorithm.init == "lazy")
     total = tree.zeros_like(state.server.xtilde)
@@ -45,6 +55,16 @@ def lyapunov(problem: Problem, algorithm: FedDR, state: RunState) -> float:
 
     With exact proximal steps, everybody active and alpha, eta within the theory, V never increases; in general its
     expectation does not. With the lazy start it begins at F(x^0).
+
+    Examples
+    --------
+    >>> import numpy as np, feddr
+    >>> data = feddr.FederatedData.from_clients([{"x": np.eye(2), "y": np.ones(2)}] * 2)
+    >>> problem = feddr.Problem.regression(feddr.models.linear(2), data)
+    >>> algorithm = feddr.FedDR(eta=0.3, alpha=1.0, init="lazy", mean="all")
+    >>> state = RunState(server=algorithm.server(problem.init))
+    >>> lyapunov(problem, algorithm, state) == problem.F(problem.init)
+    True
     """
     return _over_clients(problem, algorithm, state)[0]
 
@@ -99,6 +119,12 @@ class Measurement(NamedTuple):
         The largest eps_i^2 / (p_i ||x_i - its previous value||^2) of the clients that took part, 0 where none did.
     asked, missing
         Updates that were asked for, and those of them that the server did not get or could not use.
+
+    Examples
+    --------
+    >>> row = Measurement(0.5, 1.0, 1.0, 0.0, 1e-16, 0.0, asked=2, missing=0)
+    >>> row.gradient_mapping
+    0.5
     """
 
     gradient_mapping: float
@@ -112,7 +138,22 @@ class Measurement(NamedTuple):
 
 
 def measurements_for(problem: Problem, algorithm: Any, sampling: Sampling) -> "RoundMeasurements":
-    """Return the callback that measures a run, which must be one of FedDR."""
+    """Return the callback that measures a run, which must be one of FedDR.
+
+    Raises
+    ------
+    ValueError
+        Where the algorithm is another than FedDR.
+
+    Examples
+    --------
+    >>> import numpy as np, feddr
+    >>> data = feddr.FederatedData.from_clients([{"x": np.eye(2), "y": np.ones(2)}] * 2)
+    >>> problem = feddr.Problem.regression(feddr.models.linear(2), data)
+    >>> watch = measurements_for(problem, feddr.FedDR(eta=0.3, alpha=1.0), feddr.sampling.Full())
+    >>> type(watch).__name__
+    'RoundMeasurements'
+    """
     if not isinstance(algorithm, FedDR) or isinstance(algorithm, Asynchronous):
         raise ValueError(f"Certificates are for FedDR, whose theorems are known, got {algorithm}; leave certify out.")
     return RoundMeasurements(problem, algorithm, smoothness(problem), sampling.probabilities(problem.data.num_clients))
@@ -127,6 +168,16 @@ class RoundMeasurements:
         Bounds on the curvature, from ``theory.smoothness``; they turn gradients into bounds on errors.
     probabilities
         The p_i of the sampling scheme.
+
+    Examples
+    --------
+    >>> import numpy as np, feddr
+    >>> data = feddr.FederatedData.from_clients([{"x": np.eye(2), "y": np.ones(2)}] * 2)
+    >>> problem = feddr.Problem.regression(feddr.models.linear(2), data)
+    >>> bounds = feddr.theory.smoothness(problem)
+    >>> watch = RoundMeasurements(problem, feddr.FedDR(eta=0.3, alpha=1.0), bounds, np.ones(2))
+    >>> watch.rounds
+    []
     """
 
     def __init__(

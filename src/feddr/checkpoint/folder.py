@@ -36,15 +36,41 @@ _BLOCK = 2**20
 
 
 class CheckpointError(ValueError):
-    """No checkpoint in a folder can be used, or the folder cannot."""
+    """No checkpoint in a folder can be used, or the folder cannot.
+
+    Examples
+    --------
+    >>> try:
+    ...     Checkpoints(Path("no such folder")).check(3)
+    ... except CheckpointError as error:
+    ...     print(error)
+    The checkpoint of round 3 is damaged: its manifest cannot be read (FileNotFoundError).
+    """
 
 
 class CheckpointWarning(UserWarning):
-    """A checkpoint was passed over, or could not be written."""
+    """A checkpoint was passed over, or could not be written.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("error", CheckpointWarning)  # what fails stops the run then
+    """
 
 
 class Saved(NamedTuple):
-    """A checkpoint that is whole: after how many rounds, what it was made with, and where it is."""
+    """A checkpoint that is whole: after how many rounds, what it was made with, and where it is.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     checkpoints = Checkpoints(Path(folder))
+    ...     checkpoints.save(10, {"seed": 0}, {"xbar": np.zeros(2)}, clients=[])
+    ...     print(checkpoints.newest({"seed": 0}).state()["xbar"])
+    [0. 0.]
+    """
 
     round: int
     settings: dict[str, Any]
@@ -71,6 +97,15 @@ class Checkpoints:
         Where they lie; nobody else may write there.
     keep
         How many are kept.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     checkpoints = Checkpoints(Path(folder))
+    ...     checkpoints.save(10, {"seed": 0}, {"xbar": np.zeros(2)}, clients=[])
+    ...     print(checkpoints.numbers(), checkpoints.newest({"seed": 0}).round)
+    [10] 10
     """
 
     def __init__(self, folder: Path, keep: int = KEPT) -> None:

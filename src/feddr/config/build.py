@@ -19,7 +19,15 @@ if TYPE_CHECKING:
 
 
 class RunArguments(NamedTuple):
-    """What ``feddr.simulate`` needs for one method."""
+    """What ``feddr.simulate`` needs for one method.
+
+    Examples
+    --------
+    >>> import feddr
+    >>> run = RunArguments("mine", feddr.FedAvg(), feddr.local.SGD(lr=0.1), feddr.sampling.Full())
+    >>> run.label, run.sampling
+    ('mine', Full())
+    """
 
     label: str
     algorithm: "Algorithm"
@@ -34,6 +42,18 @@ def build(config: Config) -> "tuple[Problem, tuple[RunArguments, ...]]":
     ------
     ConfigError
         With the part that refuses its arguments, or that does not go with the others.
+
+    Examples
+    --------
+    >>> import feddr
+    >>> tables = {"name": "small", "rounds": 3, "data": {"name": "synthetic", "r": 1.0, "s": 1.0, "num_clients": 3}}
+    >>> tables["model"] = {"name": "softmax", "num_features": 60, "num_classes": 10}
+    >>> tables["local"] = {"name": "SGD", "lr": 0.01}
+    >>> tables["algorithm"] = [{"name": "FedDR", "eta": 1.0}]
+    >>> config = feddr.config.parse(tables)
+    >>> problem, runs = build(config)
+    >>> problem.data.num_clients, runs[0].label
+    (3, 'FedDR')
     """
     from feddr.engines.shared.options import EngineOptions
 
@@ -63,7 +83,19 @@ def build(config: Config) -> "tuple[Problem, tuple[RunArguments, ...]]":
 
 
 def build_clock(config: Config) -> "Clock | None":
-    """Return the virtual time of the runs of a config; None without any."""
+    """Return the virtual time of the runs of a config; None without any.
+
+    Examples
+    --------
+    >>> import feddr
+    >>> tables = {"name": "small", "rounds": 3, "data": {"name": "synthetic", "r": 1.0, "s": 1.0, "num_clients": 3}}
+    >>> tables["model"] = {"name": "softmax", "num_features": 60, "num_classes": 10}
+    >>> tables["local"] = {"name": "SGD", "lr": 0.01}
+    >>> tables["algorithm"] = [{"name": "FedDR", "eta": 1.0}]
+    >>> config = feddr.config.parse(tables)
+    >>> build_clock(config) is None
+    True
+    """
     from feddr.engines.clock.settings import Clock
 
     if config.engine != "clock":
@@ -76,7 +108,20 @@ def build_clock(config: Config) -> "Clock | None":
 
 
 def length(config: Config, run: RunArguments) -> int:
-    """Return how many rounds a method of a config makes, or updates of the server where it is asynchronous."""
+    """Return how many rounds a method of a config makes, or updates of the server where it is asynchronous.
+
+    Examples
+    --------
+    >>> import feddr
+    >>> tables = {"name": "small", "rounds": 3, "data": {"name": "synthetic", "r": 1.0, "s": 1.0, "num_clients": 3}}
+    >>> tables["model"] = {"name": "softmax", "num_features": 60, "num_classes": 10}
+    >>> tables["local"] = {"name": "SGD", "lr": 0.01}
+    >>> tables["algorithm"] = [{"name": "FedDR", "eta": 1.0}]
+    >>> config = feddr.config.parse(tables)
+    >>> _, runs = build(config)
+    >>> length(config, runs[0])
+    3
+    """
     from feddr.algorithms import Asynchronous
 
     return -(-config.updates // run.algorithm.buffer) if isinstance(run.algorithm, Asynchronous) else config.rounds
@@ -99,6 +144,18 @@ def perform(
         From ``build``.
     threads, callback, checkpoint
         As in ``feddr.simulate``.
+
+    Examples
+    --------
+    >>> import feddr
+    >>> tables = {"name": "small", "rounds": 3, "data": {"name": "synthetic", "r": 1.0, "s": 1.0, "num_clients": 3}}
+    >>> tables["model"] = {"name": "softmax", "num_features": 60, "num_classes": 10}
+    >>> tables["local"] = {"name": "SGD", "lr": 0.01}
+    >>> tables["algorithm"] = [{"name": "FedDR", "eta": 1.0}]
+    >>> config = feddr.config.parse(tables)
+    >>> problem, runs = build(config)
+    >>> perform(config, problem, runs[0]).history.last.round
+    3
     """
     from feddr.algorithms import Asynchronous, FedDR
     from feddr.engines.asynchronous import simulate_async

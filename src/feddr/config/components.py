@@ -61,12 +61,28 @@ OPTIMISERS = ("adabelief", "adagrad", "adam", "adamw", "lion", "nadam", "radam",
 
 
 class ConfigError(ValueError):
-    """A config asks for something that cannot be done; the message is one line that names the key."""
+    """A config asks for something that cannot be done; the message is one line that names the key.
+
+    Examples
+    --------
+    >>> import feddr
+    >>> try:
+    ...     feddr.config.parse({"name": "small", "round": 3})
+    ... except ConfigError as error:
+    ...     print(str(error).partition(";")[0])
+    round is not a setting of an experiment
+    """
 
 
 @dataclass(frozen=True)
 class Component:
-    """A function or class by name, and its arguments; ``kind`` where it is an argument of another part."""
+    """A function or class by name, and its arguments; ``kind`` where it is an argument of another part.
+
+    Examples
+    --------
+    >>> Component("SGD", {"lr": 0.01, "epochs": 5})
+    Component(name='SGD', arguments={'lr': 0.01, 'epochs': 5}, kind='')
+    """
 
     name: str
     arguments: Mapping[str, Any] = field(default_factory=dict)

@@ -27,7 +27,13 @@ FULL = Component("Full")
 
 @dataclass(frozen=True)
 class Method:
-    """An algorithm under a label, with the local solver and the sampling of its own, where it has them."""
+    """An algorithm under a label, with the local solver and the sampling of its own, where it has them.
+
+    Examples
+    --------
+    >>> Method("slow", Component("FedDR", {"eta": 1.0})).algorithm.arguments
+    {'eta': 1.0}
+    """
 
     label: str
     algorithm: Component
@@ -60,6 +66,16 @@ class Config:
         ``updates / B`` steps, so that all methods do the same work.
     concurrency
         As in ``feddr.simulate_async``.
+
+    Examples
+    --------
+    >>> tables = {"name": "small", "rounds": 3, "data": {"name": "synthetic", "r": 1.0, "s": 1.0, "num_clients": 3}}
+    >>> tables["model"] = {"name": "softmax", "num_features": 60, "num_classes": 10}
+    >>> tables["local"] = {"name": "SGD", "lr": 0.01}
+    >>> tables["algorithm"] = [{"name": "FedDR", "eta": 1.0}]
+    >>> config = parse(tables)
+    >>> config.rounds, config.algorithms[0].label, config.precision
+    (3, 'FedDR', 'float32')
     """
 
     name: str
@@ -103,14 +119,50 @@ LEAST = {
 
 
 def load(path: str | Path, overrides: Iterable[str] = ()) -> Config:
-    """Read a config from a file, with overrides such as ``rounds=5`` or ``algorithm.FedDR.eta=10``."""
+    """Read a config from a file, with overrides such as ``rounds=5`` or ``algorithm.FedDR.eta=10``.
+
+    Raises
+    ------
+    ConfigError
+        Where the file cannot be read, or ``parse`` refuses what it says.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> tables = {"name": "small", "rounds": 3, "data": {"name": "synthetic", "r": 1.0, "s": 1.0, "num_clients": 3}}
+    >>> tables["model"] = {"name": "softmax", "num_features": 60, "num_classes": 10}
+    >>> tables["local"] = {"name": "SGD", "lr": 0.01}
+    >>> tables["algorithm"] = [{"name": "FedDR", "eta": 1.0}]
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = pathlib.Path(folder, "small.toml")
+    ...     _ = file.write_text(dumps(parse(tables)))
+    ...     config = load(file, ["rounds=5", "algorithm.FedDR.eta=10"])
+    >>> config.rounds, config.algorithms[0].algorithm.arguments
+    (5, {'eta': 10.0})
+    """
     raw = override(read(path), overrides)
     raw.pop("tune", None)  # a search over this experiment, which is no part of it
     return parse(raw)
 
 
 def read(path: str | Path) -> dict[str, Any]:
-    """Return the tables of a file as they are, unchecked."""
+    """Return the tables of a file as they are, unchecked.
+
+    Raises
+    ------
+    ConfigError
+        Where the file is not there, or is not TOML.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = pathlib.Path(folder, "small.toml")
+    ...     _ = file.write_text('name = "small"')
+    ...     tables = read(file)
+    >>> tables
+    {'name': 'small'}
+    """
     try:
         return toml.loads(untrusted.read(Path(path), limits.CONFIG).decode())
     except FileNotFoundError:
@@ -126,7 +178,22 @@ def read(path: str | Path) -> dict[str, Any]:
 
 
 def parse(raw: Mapping[str, Any]) -> Config:
-    """Check the keys, the names and the types of a config, and fill in its defaults."""
+    """Check the keys, the names and the types of a config, and fill in its defaults.
+
+    Raises
+    ------
+    ConfigError
+        With the key that is unknown, missing or of the wrong type.
+
+    Examples
+    --------
+    >>> tables = {"name": "small", "rounds": 3, "data": {"name": "synthetic", "r": 1.0, "s": 1.0, "num_clients": 3}}
+    >>> tables["model"] = {"name": "softmax", "num_features": 60, "num_classes": 10}
+    >>> tables["local"] = {"name": "SGD", "lr": 0.01}
+    >>> tables["algorithm"] = [{"name": "FedDR", "eta": 1.0}]
+    >>> parse(tables).sampling.name
+    'Full'
+    """
     known = [*SCALARS, *TABLE]
     for key in raw:
         if key not in known:
@@ -172,7 +239,18 @@ def _check_clock(raw: Mapping[str, Any], scalars: Mapping[str, Any], names: Iter
 
 
 def dumps(config: Config) -> str:
-    """Return the config as TOML, from which ``parse`` makes the same config."""
+    """Return the config as TOML, from which ``parse`` makes the same config.
+
+    Examples
+    --------
+    >>> tables = {"name": "small", "rounds": 3, "data": {"name": "synthetic", "r": 1.0, "s": 1.0, "num_clients": 3}}
+    >>> tables["model"] = {"name": "softmax", "num_features": 60, "num_classes": 10}
+    >>> tables["local"] = {"name": "SGD", "lr": 0.01}
+    >>> tables["algorithm"] = [{"name": "FedDR", "eta": 1.0}]
+    >>> import tomllib
+    >>> parse(tomllib.loads(dumps(parse(tables)))) == parse(tables)
+    True
+    """
     lines = toml.lines({key: getattr(config, key) for key in SCALARS})
     for kind in SHARED:
         if getattr(config, kind) is not None:

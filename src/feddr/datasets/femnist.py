@@ -68,6 +68,10 @@ def femnist(
     The script behind the published 26-class set starts at the first image of a letter again for nearly every user, so
     that users share images, and one's test images are another's training images. Here users walk through each letter's
     images in turn and begin again only when all are used, and a tenth of the images is for testing alone.
+
+    Examples
+    --------
+    >>> data = femnist("~/data/femnist", num_clients=50)  # doctest: +SKIP
     """
     place = folder("femnist", data_dir)
     if layout not in ("leaf", "fedprox"):

@@ -55,6 +55,22 @@ def leaf(path: str, num_clients: int | None = None, test_share: float = 0.1, see
     -------
     Described
         ``x``: float32, (samples, features); ``y``: int32 where all labels are whole numbers, else float32.
+
+    Raises
+    ------
+    ValueError
+        With the file that is not there or not in LEAF's format.
+
+    Examples
+    --------
+    >>> import json, pathlib, tempfile
+    >>> content = {"users": ["ann"], "num_samples": [2], "user_data": {"ann": {"x": [[0.5], [1.5]], "y": [0, 1]}}}
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = pathlib.Path(folder, "users.json")
+    ...     _ = file.write_text(json.dumps(content))
+    ...     data = leaf(str(file), test_share=0)
+    >>> data.num_clients, data.train.samples["x"].tolist()
+    (1, [[0.5], [1.5]])
     """
     return combine(*read_halves(Path(path).expanduser()), num_clients, test_share, seed)
 

@@ -35,7 +35,7 @@ def libsvm(
     sigma: float | None = None,
     min_samples: int | None = None,
 ) -> Described:
-    """Return the samples of a LIBSVM file, dealt out over clients.
+    r"""Return the samples of a LIBSVM file, dealt out over clients.
 
     Parameters
     ----------
@@ -61,6 +61,21 @@ def libsvm(
     -------
     Described
         ``x``: float32, (samples, features), dense; ``y``: int32, or float32 for numbers.
+
+    Raises
+    ------
+    ValueError
+        With the line that is not in LIBSVM's format, or the option that does not go with the partition.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = pathlib.Path(folder, "rows.txt")
+    ...     _ = file.write_text("+1 1:0.5 3:2\n-1 2:1\n")
+    ...     data = libsvm(str(file), num_clients=2, test_share=0)
+    >>> data.num_clients, data.train.samples["x"].shape
+    (2, (2, 3))
     """
     if labels not in ("classes", "numbers"):
         raise ValueError(f'labels must be "classes" or "numbers", got {labels!r}.')

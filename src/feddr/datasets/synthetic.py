@@ -87,6 +87,12 @@ def synthetic_iid(num_clients: int = 30, seed: int = 0) -> FederatedData:
     -------
     FederatedData
         ``x``: float32, (samples, 60); ``y``: int32, from 0 to 9.
+
+    Examples
+    --------
+    >>> data = synthetic_iid(num_clients=3, seed=0)
+    >>> data.num_clients, data.train.samples["x"].shape[1]
+    (3, 60)
     """
     _check(num_clients, seed)
     shared = _generator(seed)

@@ -30,7 +30,7 @@ def csv(
     test_share: float = 0.1,
     seed: int = 0,
 ) -> Described:
-    """Return the rows of a CSV file as a federation: each value of the client column is a client.
+    r"""Return the rows of a CSV file as a federation: each value of the client column is a client.
 
     Parameters
     ----------
@@ -59,9 +59,24 @@ def csv(
         ``x``: float32, (rows, features), in the order numeric, categorical; ``y``: int32, or float32 for a regression.
         ``data.features``, ``data.classes`` and ``data.clients`` have the names.
 
+    Raises
+    ------
+    ValueError
+        With the line that has a missing or wrong value, or the column that is not there.
+
     Notes
     -----
     A missing number is refused: how to fill it in is a decision about your data, best made where they are kept.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = pathlib.Path(folder, "rows.csv")
+    ...     _ = file.write_text("who,age,ill\nann,30,0\nann,40,1\nbob,50,1\n")
+    ...     data = csv(str(file), client="who", label="ill", test_share=0)
+    >>> data.clients, data.features, data.train.sizes.tolist()
+    (('ann', 'bob'), ('age',), [2, 1])
     """
     source = _read(Path(path).expanduser(), delimiter)
     if numeric is None:

@@ -17,6 +17,11 @@ class Periodic:
     """A client is there for ``online`` seconds out of every ``period``, from a random phase of its own on.
 
     A job that is not done when the client leaves goes on when it is back.
+
+    Examples
+    --------
+    >>> Periodic(period=24.0, online=8.0)
+    Periodic(period=24.0, online=8.0)
     """
 
     period: float
@@ -52,6 +57,11 @@ class Windows:
     ----------
     windows
         For each client a list of pairs (from, until), increasing and apart: ``[[(0, 5), (8, 20)], [(0, inf)]]``.
+
+    Examples
+    --------
+    >>> scheme = Windows([[(0, 5), (8, 20)], [(0, math.inf)]])
+    >>> scheme.check(n=2)
     """
 
     windows: Sequence[Sequence[Sequence[float]]]
@@ -88,6 +98,13 @@ class Dropout:
     """A job is lost with some probability, at a random moment; its client is back after a pause.
 
     The update is lost and the client's state stays as it was, so the next job takes the same batches.
+
+    Examples
+    --------
+    >>> job = Job(seed=0, client=1, number=0, steps=10, down=1000, up=500)
+    >>> times = [Dropout(0.5, pause=3.0).apply(job._replace(number=k), Timing()) for k in range(100)]
+    >>> 30 < sum(time.lost_after is not None for time in times) < 70
+    True
     """
 
     probability: float

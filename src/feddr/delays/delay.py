@@ -22,6 +22,12 @@ class Job(NamedTuple):
         Bytes of the message to the client and of its upload.
     stream
         Sets apart the draws of models that are combined.
+
+    Examples
+    --------
+    >>> job = Job(seed=0, client=1, number=0, steps=10, down=1000, up=500)
+    >>> job.draw(100) == job.draw(100), job.draw(100) == job._replace(number=1).draw(100)
+    (True, False)
     """
 
     seed: int
@@ -55,6 +61,11 @@ class Timing(NamedTuple):
         Seconds from a drop-out until the client is back.
     online
         When the client is there; work that is not done by then goes on in the next interval. None for always.
+
+    Examples
+    --------
+    >>> Timing(compute=2.0)._replace(lost_after=0.5, pause=10.0)
+    Timing(receive=0.0, compute=2.0, send=0.0, lost_after=0.5, pause=10.0, online=None)
     """
 
     receive: float = 0.0
@@ -67,7 +78,17 @@ class Timing(NamedTuple):
 
 @runtime_checkable
 class Delay(Protocol):
-    """A model of delays: a pure function that fills in its part of a job's timing."""
+    """A model of delays: a pure function that fills in its part of a job's timing.
+
+    Examples
+    --------
+    >>> import feddr
+    >>> delay: Delay = feddr.delays.Fixed([1.0, 2.5])
+    >>> delay.check(n=2)
+    >>> job = Job(seed=0, client=1, number=0, steps=10, down=1000, up=500)
+    >>> delay.apply(job, Timing()).compute
+    2.5
+    """
 
     def check(self, n: int) -> None:
         """Raise ValueError unless the model fits n clients."""

@@ -18,6 +18,12 @@ class Network:
         Bytes in a second; infinite by default.
     upload
         Bytes in a second from a client to the server, where that is slower; as ``bandwidth`` by default.
+
+    Examples
+    --------
+    >>> job = Job(seed=0, client=1, number=0, steps=10, down=1000, up=500)
+    >>> Network(latency=0.5, bandwidth=1000.0).apply(job, Timing())[:3]
+    (1.5, 1.0, 1.0)
     """
 
     latency: float = 0.0

@@ -29,6 +29,12 @@ class Fixed:
     ----------
     seconds
         Above 0; infinity for a client that never finishes.
+
+    Examples
+    --------
+    >>> job = Job(seed=0, client=1, number=0, steps=10, down=1000, up=500)
+    >>> Fixed([1.0, 2.5]).apply(job, Timing()).compute
+    2.5
     """
 
     seconds: float | Sequence[float] = 1.0
@@ -60,7 +66,14 @@ class Fixed:
 class UniformSpeed:
     """A factor for each client, drawn once, uniform between ``low`` and ``high``.
 
-    ``Uniform(1.0, 2.0)``: the fastest client is up to twice as fast as the slowest.
+    ``UniformSpeed(1.0, 2.0)``: the fastest client is up to twice as fast as the slowest.
+
+    Examples
+    --------
+    >>> job = Job(seed=0, client=1, number=0, steps=10, down=1000, up=500)
+    >>> speed = UniformSpeed(1.0, 2.0)
+    >>> 1 <= speed.apply(job, Timing()).compute == speed.apply(job._replace(number=7), Timing()).compute <= 2
+    True
     """
 
     low: float
@@ -82,7 +95,14 @@ class UniformSpeed:
 
 @dataclass(frozen=True)
 class LogNormal:
-    """A factor exp(sigma N(0, 1)), with median 1, in every job anew or, with ``per_client``, once for each client."""
+    """A factor exp(sigma N(0, 1)), with median 1, in every job anew or, with ``per_client``, once for each client.
+
+    Examples
+    --------
+    >>> job = Job(seed=0, client=1, number=0, steps=10, down=1000, up=500)
+    >>> LogNormal(0.5).apply(job, Timing()).compute > 0
+    True
+    """
 
     sigma: float
     per_client: bool = False
@@ -104,6 +124,12 @@ class Pareto:
     """Stragglers: a factor with P(factor > t) = t^-shape for t >= 1, in every job anew or once for each client.
 
     The mean is shape / (shape - 1), infinite for shape <= 1.
+
+    Examples
+    --------
+    >>> job = Job(seed=0, client=1, number=0, steps=10, down=1000, up=500)
+    >>> Pareto(1.5).apply(job, Timing()).compute >= 1
+    True
     """
 
     shape: float
@@ -127,6 +153,12 @@ class PerStep:
 
     The steps are those that the local solver plans for the client's samples; for one that stops by itself, such as
     ``Accelerated``, the most that it may take.
+
+    Examples
+    --------
+    >>> job = Job(seed=0, client=1, number=0, steps=10, down=1000, up=500)
+    >>> PerStep(0.25).apply(job, Timing()).compute
+    2.5
     """
 
     seconds: float

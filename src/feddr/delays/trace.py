@@ -23,7 +23,7 @@ class Line(NamedTuple):
 
 @dataclass(frozen=True)
 class Trace:
-    """The jobs of a CSV file: the k-th line of a client is its k-th job.
+    r"""The jobs of a CSV file: the k-th line of a client is its k-th job.
 
     The first line names the columns: ``client`` (from 0), ``start`` (the job begins no earlier; a client that is still
     busy begins it later), ``duration`` (of computing), and if wanted ``send`` (seconds) and ``lost`` (0 or 1). A lost
@@ -33,6 +33,16 @@ class Trace:
     ----------
     path
         The file.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = pathlib.Path(folder, "jobs.csv")
+    ...     _ = file.write_text("client,start,duration\n0,0,1.5\n1,0,2\n")
+    ...     trace = Trace(str(file))
+    ...     print(trace.jobs[1])
+    [Line(start=0.0, duration=2.0, send=0.0, lost=False)]
     """
 
     path: str

@@ -33,7 +33,25 @@ def reference(
     evaluate_every: int = 10,
     callback: Callback | None = None,
 ) -> Result:
-    """Do what ``simulate`` does, step by step; the arguments mean the same, and a problem may be PyTorch's, too."""
+    """Do what ``simulate`` does, step by step; the arguments mean the same, and a problem may be PyTorch's, too.
+
+    Raises
+    ------
+    ValueError
+        Where the algorithm cannot handle g or the sampling scheme.
+    DivergedError
+        Where a client sends a NaN or an infinity.
+
+    Examples
+    --------
+    >>> import numpy as np, feddr
+    >>> data = feddr.FederatedData.from_clients([{"x": np.eye(2), "y": np.ones(2)}] * 2)
+    >>> problem = feddr.Problem.regression(feddr.models.linear(2), data)
+    >>> solver = feddr.local.SGD(lr=0.5, batch_size=None)
+    >>> result = feddr.reference(problem, feddr.FedAvg(), local=solver, rounds=1, precision="float64")
+    >>> result.params["weight"].tolist()
+    [0.25, 0.25]
+    """
     sampling = Full() if sampling is None else sampling
     rounds = scalars.whole("rounds", rounds, 0)
     options = EngineOptions(sampling, seed, precision, evaluate_every)

@@ -47,6 +47,15 @@ class Result:
     tau, T
         The largest staleness of an update, and the longest run of updates without some client, where clients do not
         wait for each other.
+
+    Examples
+    --------
+    >>> import numpy as np, feddr
+    >>> data = feddr.FederatedData.from_clients([{"x": np.eye(2), "y": np.ones(2)}] * 2)
+    >>> problem = feddr.Problem.regression(feddr.models.linear(2), data)
+    >>> result = feddr.simulate(problem, feddr.FedAvg(), local=feddr.local.SGD(lr=0.1), rounds=1)
+    >>> result.params["weight"].shape, result.history.last.round, sorted(result.state.clients)
+    ((2,), 1, [0, 1])
     """
 
     params: Tree

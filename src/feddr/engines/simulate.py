@@ -106,6 +106,21 @@ def simulate(
         Where the algorithm cannot handle g or the sampling scheme, or a checkpoint belongs to another run.
     DivergedError
         Where a client sends a NaN or an infinity, or xbar or f is not finite.
+
+    Examples
+    --------
+    >>> import numpy as np, feddr
+    >>> data = feddr.FederatedData.from_clients([{"x": np.eye(2), "y": np.ones(2)}] * 2)
+    >>> problem = feddr.Problem.regression(feddr.models.linear(2), data)
+    >>> result = feddr.simulate(
+    ...     problem,
+    ...     feddr.FedDR(eta=1.0, alpha=1.2),
+    ...     local=feddr.local.SGD(lr=0.1, epochs=5),
+    ...     sampling=feddr.sampling.Uniform(1),
+    ...     rounds=2,
+    ... )
+    >>> result.history.last.F < result.history.rows[0].F
+    True
     """
     rounds = scalars.whole("rounds", rounds, 0)
     sampling = Full() if sampling is None else sampling

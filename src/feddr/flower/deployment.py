@@ -31,7 +31,14 @@ HOPELESS = 5
 
 
 class Abandoned(TimeoutError):  # noqa: N818  it says what became of the run
-    """Nothing was accepted for longer than ``patience``, or every client fails from the start."""
+    """Nothing was accepted for longer than ``patience``, or every client fails from the start.
+
+    Examples
+    --------
+    >>> raise Abandoned("Nothing was accepted for 600 s.")
+    Traceback (most recent call last):
+    feddr.flower.deployment.Abandoned: Nothing was accepted for 600 s.
+    """
 
 
 class Deployment:

@@ -26,7 +26,14 @@ COPIES = 3
 
 
 class DamagedError(OSError):
-    """A file is not what was written."""
+    """A file is not what was written.
+
+    Examples
+    --------
+    >>> raise DamagedError("state.safetensors is not what was written.")
+    Traceback (most recent call last):
+    feddr.flower.disk.DamagedError: state.safetensors is not what was written.
+    """
 
 
 class Snapshot(NamedTuple):

@@ -35,6 +35,11 @@ class Books:
         The weights w_i of the problem.
     step_sizes
         ``eta``, one number or a list with one for each client, and ``alpha``: whichever of them the method has.
+
+    Examples
+    --------
+    >>> books = read_run("state/server/hearts")  # doctest: +SKIP
+    >>> books.version, books.numbers  # doctest: +SKIP
     """
 
     folder: Path
@@ -65,7 +70,19 @@ class Books:
 
 
 def read_run(folder: str | Path) -> Books:
-    """Return what stands in the newest whole state of a run; the folder is that of the run, ``.../server/<name>``."""
+    """Return what stands in the newest whole state of a run; the folder is that of the run, ``.../server/<name>``.
+
+    Raises
+    ------
+    FileNotFoundError
+        Where there is no run in the folder.
+
+    Examples
+    --------
+    >>> read_run("state/server/nobody")
+    Traceback (most recent call last):
+    FileNotFoundError: There are no books of a run in state/server/nobody; the folder is <root>/server/<name>.
+    """
     folder = Path(folder)
     record = _newest(folder)[1]
     header = record.header
@@ -87,6 +104,19 @@ def audit(folder: str | Path, algorithm: Algorithm, federation: Federation) -> f
     """Return how far the server's state is from the table on the disk, relative to its size: (INV).
 
     The algorithm is the one that the apps were given. It is 0 for methods whose server does not remember clients.
+
+    Raises
+    ------
+    ValueError
+        Where the run is one of another algorithm.
+    FileNotFoundError
+        Where there is no run in the folder.
+
+    Examples
+    --------
+    >>> import numpy as np, feddr
+    >>> hospitals = feddr.flower.Federation(init=np.zeros(13), clients=4)
+    >>> audit("state/server/hearts", feddr.FedDR(eta=1.0, alpha=1.2), hospitals)  # doctest: +SKIP
     """
     folder = Path(folder)
     serial, record = _newest(folder)

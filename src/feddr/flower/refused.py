@@ -39,6 +39,11 @@ class Refused(ValueError):  # noqa: N818  it is the answer to an upload, and rea
             an absurd number.
         too-far
             It is farther from the message that it was computed from than ``max_distance``.
+
+    Examples
+    --------
+    >>> Refused("stale", "update 3 of client 1, after 5").reason
+    'stale'
     """
 
     def __init__(self, reason: Reason, detail: str) -> None:

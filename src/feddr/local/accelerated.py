@@ -66,6 +66,11 @@ class Accelerated:
     max_steps
         A limit on the gradients that should not be met; where it is, the error is reported as infinite.
 
+    Raises
+    ------
+    ValueError
+        Where tol is not positive, or max_steps is not a whole number of 1 or more.
+
     Notes
     -----
     The iteration is x+ = y - grad phi(y) / M, y+ = x+ + beta (x+ - x) with M = L + 1/eta, q = mu / M,
@@ -87,6 +92,13 @@ class Accelerated:
     concave than at x^0 and along the steps, whose curvature <grad phi(y) - grad phi(x+), y - x+> / ||y - x+||^2 lowers
     mu where it is less. Where that leaves nothing of mu the solver ends, with an infinite error. The range of the
     curvatures that it met is a part of the solution: no L below them is right.
+
+    Examples
+    --------
+    >>> Accelerated(tol=1e-10)
+    Accelerated(tol=1e-10, stopping=None, max_steps=10000)
+    >>> Accelerated().certified, Accelerated().rule
+    (True, Tolerance(tol=1e-08))
     """
 
     tol: float = 1e-8

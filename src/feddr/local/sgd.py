@@ -30,9 +30,21 @@ class SGD:
     momentum
         Between 0 and 1; 0 for none. The velocity starts at zero in each local update.
 
+    Raises
+    ------
+    ValueError
+        Where lr is not positive, momentum is not in [0, 1), or epochs or batch_size are not whole numbers of 1 or
+        more.
+
     Notes
     -----
     A fixed amount of work certifies no accuracy of the prox: the reported error is NaN.
+
+    Examples
+    --------
+    >>> solver = SGD(lr=0.01, epochs=20, batch_size=10)
+    >>> solver.num_steps(size=25), round(solver.work(size=25), 9)
+    (60, 0.6)
     """
 
     lr: float

@@ -16,7 +16,21 @@ from feddr.tree import Tree
 
 
 class Batches(NamedTuple):
-    """The rows of a client's samples that each step uses: the first ``used[t]`` entries of ``rows[t]``."""
+    """The rows of a client's samples that each step uses: the first ``used[t]`` entries of ``rows[t]``.
+
+    Parameters
+    ----------
+    rows
+        Of shape (steps, batch_size): numbers of samples of the client, from 0.
+    used
+        Of shape (steps,): from 1 to batch_size.
+
+    Examples
+    --------
+    >>> batches = Batches(rows=np.array([[4, 0], [2, 0]], np.int32), used=np.array([2, 1], np.int32))
+    >>> [rows[:used].tolist() for rows, used in zip(*batches)]  # the second step uses one row
+    [[4, 0], [2]]
+    """
 
     rows: NDArray[np.int32]
     used: NDArray[np.int32]
@@ -53,6 +67,13 @@ class LocalSolver(Protocol):
     """A way to solve the subproblem: what is done with one gradient of phi.
 
     A solver sees neither data nor loss. It says which rows each step uses, or that every step uses all of them.
+
+    Examples
+    --------
+    >>> import feddr
+    >>> solver: LocalSolver = feddr.local.SGD(lr=0.1, batch_size=4)
+    >>> solver.num_steps(10), solver.step_size, solver.certified
+    (3, 0.1, False)
     """
 
     @property
@@ -104,6 +125,27 @@ def solve(
         Whether to return the mean of the gradients of f_i.
     prox
         From (x, eta) to prox_{eta g}(x), for steps in which g takes part.
+
+    Raises
+    ------
+    ValueError
+        Where the subproblem prescribes plain steps and the solver takes others.
+
+    Examples
+    --------
+    >>> import feddr
+    >>> sub = Subproblem(start=jnp.zeros(2))
+    >>> solution = solve(
+    ...     feddr.local.SGD(lr=1.0, batch_size=None),
+    ...     sub,
+    ...     oracle=lambda x, t: x - jnp.array([1.0, 2.0]),
+    ...     steps=1,
+    ...     context=SolverContext(),
+    ...     needs_gradient=True,
+    ...     prox=lambda x, eta: x,
+    ... )
+    >>> solution.x.tolist(), int(solution.steps), solution.gradient.tolist()
+    ([1.0, 2.0], 1, [-1.0, -2.0])
     """
     lr = 0.0 if sub.descent is None else descent.length(solver)
 

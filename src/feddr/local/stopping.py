@@ -12,7 +12,14 @@ from feddr.validation import scalars
 
 
 class Stopping(Protocol):
-    """A rule: whether a solver may stop where it is."""
+    """A rule: whether a solver may stop where it is.
+
+    Examples
+    --------
+    >>> rule: Stopping = Tolerance(1e-6)
+    >>> rule.holds(error=1e-7, moved=1.0, steps=12, context=SolverContext())
+    True
+    """
 
     def holds(self, error: Any, moved: Any, steps: Any, context: SolverContext) -> Any:
         """Return whether to stop.
@@ -32,7 +39,13 @@ class Stopping(Protocol):
 
 @dataclass(frozen=True)
 class Tolerance:
-    """||x - prox|| <= tol, the same in every round."""
+    """||x - prox|| <= tol, the same in every round.
+
+    Examples
+    --------
+    >>> Tolerance(1e-6).holds(1e-5, 1.0, 12, SolverContext())
+    False
+    """
 
     tol: float
 
@@ -48,6 +61,11 @@ class Absolute:
     """||x - prox||^2 <= M / (2 (k + 1)^2) in round k (Tran-Dinh et al. 2021, remark on accuracies).
 
     The squares are summable, which is what Theorem 3.1 asks for; round 0 is the start-up round of ``init="full"``.
+
+    Examples
+    --------
+    >>> Absolute(2.0).holds(error=0.1, moved=1.0, steps=5, context=SolverContext(round=9))
+    False
     """
 
     M: float
@@ -72,6 +90,12 @@ class Relative:
         The accuracy.
     start
         The absolute tolerance of the start-up round of ``init="full"``: the theorem starts from an exact prox.
+
+    Examples
+    --------
+    >>> rule = Relative(theta_hat=1e-3)
+    >>> rule.holds(0.01, 1.0, 5, SolverContext(round=1)), rule.holds(0.1, 1.0, 5, SolverContext(round=1))
+    (True, False)
     """
 
     theta_hat: float
@@ -91,6 +115,12 @@ class Epochs:
 
     One more gradient tells how large that is. Where the curvature is an estimate, the gradients that test a step and
     those of steps that failed come on top.
+
+    Examples
+    --------
+    >>> rule = Epochs(10)
+    >>> rule.holds(0.5, 1.0, 9, SolverContext()), rule.holds(0.5, 1.0, 10, SolverContext())
+    (False, True)
     """
 
     epochs: int

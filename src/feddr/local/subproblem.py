@@ -18,17 +18,25 @@ class Subproblem(NamedTuple):
     Parameters
     ----------
     start
-        Where the solver begins.
+        Where the solver begins: a tree of arrays with the structure and the shapes of the parameters.
     center, eta
-        The proximal term; without a center there is none.
+        The proximal term: a tree like ``start``, and a scalar; without a center there is none.
     linear
-        The linear term v; without it v = 0.
+        The linear term v, a tree like ``start``; without it v = 0.
     descent
         The steps to take, where the algorithm prescribes them; g takes part in some of them.
     probe
-        A point at which the gradient of f_i over all of the client's samples is wanted, too.
+        A point, a tree like ``start``, at which the gradient of f_i over all of the client's samples is wanted, too.
     last
-        The client's last model, from which relative accuracies are measured; the start where there is none.
+        The client's last model, a tree like ``start``, from which relative accuracies are measured; the start where
+        there is none.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> sub = Subproblem(start=np.zeros(2), center=np.array([1.0, 2.0]), eta=0.5)
+    >>> sub.gradient(np.ones(2), gradient=np.zeros(2)).tolist()  # where that of f_i is zero
+    [0.0, -2.0]
     """
 
     start: Tree
@@ -54,21 +62,29 @@ class Solution(NamedTuple):
     Parameters
     ----------
     x
-        The approximate minimiser; a dual point after ``Dual`` steps.
+        The approximate minimiser, a tree with the structure and the shapes of the parameters; a dual point after
+        ``Dual`` steps.
     steps
-        Number of gradients that were computed.
+        Number of gradients that were computed, a scalar.
     error
-        A bound on the distance to the exact minimiser; NaN where the solver certifies none.
+        A bound on the distance to the exact minimiser, a scalar; NaN where the solver certifies none.
     gradient
-        Mean over the steps of the gradients of f_i that were computed, only where the algorithm asks for it; the
-        gradient at the probe where the subproblem has one.
+        Mean over the steps of the gradients of f_i that were computed, a tree like ``x``, only where the algorithm asks
+        for it; the gradient at the probe where the subproblem has one.
     length
-        Sum of the step sizes, where the subproblem prescribes the steps.
+        Sum of the step sizes, a scalar, where the subproblem prescribes the steps.
     missed
         Whether the solver ended before its stopping rule held: after its last step, or by rounding; None without one.
     met
         The least and the largest curvature of f_i at the start x^0 and along the solver's steps, where it was estimated
         and tested; None where it is known, or of no use to the solver.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> solution = Solution(x=np.ones(2), steps=10, error=1e-6)
+    >>> solution.gradient is None
+    True
     """
 
     x: Tree
@@ -81,21 +97,39 @@ class Solution(NamedTuple):
 
 
 class Curvature(NamedTuple):
-    """Bounds l <= L on the eigenvalues of the Hessian of f_i."""
+    """Bounds l <= L on the eigenvalues of the Hessian of f_i.
+
+    Examples
+    --------
+    >>> Curvature(0.0, 2.5)
+    Curvature(lower=0.0, upper=2.5)
+    """
 
     lower: Any = float("nan")
     upper: Any = float("nan")
 
 
 class Estimate(NamedTuple):
-    """The eigenvalues of the Hessian of f_i at one point, or curvatures along some steps: elsewhere they differ."""
+    """The eigenvalues of the Hessian of f_i at one point, or curvatures along some steps: elsewhere they differ.
+
+    Examples
+    --------
+    >>> Estimate(lower=-0.1, upper=3.0)
+    Estimate(lower=-0.1, upper=3.0)
+    """
 
     lower: Any
     upper: Any
 
 
 class SolverContext(NamedTuple):
-    """What a solver may know beside the subproblem: the client's curvature and probability p_i, and the round k."""
+    """What a solver may know beside the subproblem: the client's curvature and probability p_i, and the round k.
+
+    Examples
+    --------
+    >>> SolverContext(Curvature(0.0, 2.5), round=3, probability=0.1)
+    SolverContext(curvature=Curvature(lower=0.0, upper=2.5), round=3, probability=0.1)
+    """
 
     curvature: Curvature | Estimate = Curvature()
     round: Any = 0

@@ -99,30 +99,73 @@ def curves(histories: Mapping[str, History], title: str = "") -> "Figure":
 
 
 def personal_curves(histories: Mapping[str, History], title: str = "") -> "Figure":
-    """Return the metrics of clients' own models on their own data, which are not those at the global model."""
+    """Return the metrics of clients' own models on their own data, which are not those at the global model.
+
+    Examples
+    --------
+    >>> from feddr.history import Row
+    >>> rows = [Row(round=0, personal_train_loss=2.0), Row(round=1, personal_train_loss=1.0)]
+    >>> figure = personal_curves({"FedDR": History(rows)})
+    >>> [axes.get_ylabel() for axes in figure.axes][:1]
+    ['training loss']
+    """
     note = "each client's own model on its own data"
     return _figure(histories, PERSONAL, f"{title}: {note}" if title else note.capitalize())
 
 
 def time_curves(histories: Mapping[str, History], title: str = "") -> "Figure":
-    """Return the metrics at the global model against virtual time, updates and bytes, for runs that have a clock."""
+    """Return the metrics at the global model against virtual time, updates and bytes, for runs that have a clock.
+
+    Examples
+    --------
+    >>> from feddr.history import Row
+    >>> rows = [Row(round=0, time=0.0, F=2.0), Row(round=1, time=3.5, F=1.0)]
+    >>> figure = time_curves({"AsyncFedDR": History(rows)})
+    >>> figure.axes[0].get_xlabel()
+    'virtual time (s)'
+    """
     note = "metrics at the global model over virtual time"
     timed = {label: history for label, history in histories.items() if has_time({label: history})}
     return _figure(timed, TIMED, f"{title}: {note}" if title else note.capitalize())
 
 
 def has_time(histories: Mapping[str, History]) -> bool:
-    """Return whether a run had a clock."""
+    """Return whether a run had a clock.
+
+    Examples
+    --------
+    >>> from feddr.history import Row
+    >>> has_time({"FedDR": History([Row(round=1, F=0.5)])})
+    False
+    """
     return any(math.isfinite(row.time) for history in histories.values() for row in history.rows)
 
 
 def has_personal(histories: Mapping[str, History]) -> bool:
-    """Return whether metrics of clients' own models were measured."""
+    """Return whether metrics of clients' own models were measured.
+
+    Examples
+    --------
+    >>> from feddr.history import Row
+    >>> has_personal({"FedDR": History([Row(round=1, personal_train_loss=0.5)])})
+    True
+    """
     return any(_measured(histories, panel) for panel in PERSONAL)
 
 
 def save(figure: "Figure", path: str | Path) -> None:
-    """Write a figure to a file, in the format of its name."""
+    """Write a figure to a file, in the format of its name.
+
+    Examples
+    --------
+    >>> from feddr.history import Row
+    >>> import tempfile
+    >>> figure = curves({"FedDR": History([Row(round=0, F=2.0), Row(round=1, F=1.0)])})
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save(figure, Path(folder) / "curves.png")
+    ...     print(sorted(path.name for path in Path(folder).iterdir()))
+    ['curves.png']
+    """
     figure.savefig(path, dpi=150)
 
 

@@ -17,7 +17,14 @@ from feddr.tree import Tree
 
 @dataclass(frozen=True)
 class Scaled:
-    """A multiple: factor g(x), with factor > 0 and prox_eta(x) = prox_{g, factor eta}(x). The mask is that of g."""
+    """A multiple: factor g(x), with factor > 0 and prox_eta(x) = prox_{g, factor eta}(x). The mask is that of g.
+
+    Examples
+    --------
+    >>> import feddr, numpy as np
+    >>> Scaled(feddr.prox.L1(0.5), 2.0).prox(np.array([3.0, 0.5]), 1.0).tolist()
+    [2.0, 0.0]
+    """
 
     g: Regulariser
     factor: float
@@ -47,6 +54,12 @@ class Translated:
     shift
         A number, or a tree with the structure of the parameters, such as an earlier model. The difference x - shift
         is rounded, so for a constraint the shift should not exceed the size of the set by more than some ten times.
+
+    Examples
+    --------
+    >>> import feddr, numpy as np
+    >>> Translated(feddr.prox.L1(0.5), 1.0).prox(np.array([3.0, 1.25]), 1.0).tolist()
+    [2.5, 1.0]
     """
 
     g: Regulariser

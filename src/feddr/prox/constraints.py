@@ -109,6 +109,13 @@ class Box:
         Numbers, or trees of arrays with the structure of the parameters; -inf and inf where there is no bound.
     mask
         The parameters to regularise, see ``Mask``.
+
+    Examples
+    --------
+    >>> Box(-1.0, 2.0)
+    Box(lower=-1.0, upper=2.0)
+    >>> Box(-1.0, 2.0).prox(np.array([3.0, -4.0, 0.5]), 1.0).tolist()
+    [2.0, -1.0, 0.5]
     """
 
     lower: Tree
@@ -151,7 +158,15 @@ class Box:
 
 @dataclass(frozen=True)
 class NonNegative:
-    """The orthant x >= 0, with prox(x) = max(x, 0)."""
+    """The orthant x >= 0, with prox(x) = max(x, 0).
+
+    Examples
+    --------
+    >>> NonNegative().prox(np.array([2.0, -4.0]), 1.0).tolist()
+    [2.0, 0.0]
+    >>> float(NonNegative().value(np.array([2.0, -4.0])))
+    inf
+    """
 
     _: KW_ONLY
     mask: Mask = None
@@ -172,6 +187,11 @@ class Simplex:
     """Mixtures: x >= 0 and sum_j x_j = radius, the probability simplex by default.
 
     prox(x) = max(x - t, 0), with t such that the sum is right (Duchi et al. 2008, figure 1).
+
+    Examples
+    --------
+    >>> Simplex().prox(np.array([0.5, 0.5, 0.0]), 1.0).tolist()
+    [0.5, 0.5, 0.0]
     """
 
     radius: float = 1.0
@@ -202,6 +222,11 @@ class L1Ball:
     """The constraint form of the lasso: ||x||_1 <= radius.
 
     prox(x) = x inside and sign(x) max(|x| - t, 0) outside, with t such that the norm is the radius (Duchi et al. 2008).
+
+    Examples
+    --------
+    >>> L1Ball(1.0).prox(np.array([2.0, 0.0]), 1.0).tolist()
+    [1.0, 0.0]
     """
 
     radius: float
@@ -225,7 +250,13 @@ class L1Ball:
 
 @dataclass(frozen=True)
 class L2Ball:
-    """The Euclidean ball ||x||_2 <= radius, with prox(x) = x inside and radius x / ||x||_2 outside."""
+    """The Euclidean ball ||x||_2 <= radius, with prox(x) = x inside and radius x / ||x||_2 outside.
+
+    Examples
+    --------
+    >>> L2Ball(1.0).prox(np.array([0.0, 4.0]), 1.0).tolist()
+    [0.0, 1.0]
+    """
 
     radius: float
     _: KW_ONLY

@@ -134,6 +134,12 @@ class Nuclear:
 
     prox(X) = U diag(max(s - eta strength, 0)) V^T for a matrix X = U diag(s) V^T (Cai, Candes and Shen 2010, theorem
     2.1). Parameters that are not matrices are left alone; a mask must include or leave out a matrix as a whole.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> Nuclear(1.0).prox(np.diag([3.0, 0.5]), 1.0).round(6).tolist()
+    [[2.0, 0.0], [0.0, 0.0]]
     """
 
     strength: float

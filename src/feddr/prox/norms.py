@@ -27,7 +27,13 @@ from feddr.tree import Tree
 
 
 def soft_threshold(x: Any, threshold: Any) -> jax.Array:
-    """Return sign(x) max(|x| - threshold, 0), entry by entry."""
+    """Return sign(x) max(|x| - threshold, 0), entry by entry.
+
+    Examples
+    --------
+    >>> soft_threshold(jnp.array([2.0, -0.25, -1.0]), 0.5).tolist()
+    [1.5, 0.0, -0.5]
+    """
     # The same numbers as the formula above, in two operations, and no negative zeros.
     return jnp.asarray(x - jnp.clip(x, -threshold, threshold))
 
@@ -40,7 +46,14 @@ def shrink(norm: Any, threshold: Any) -> jax.Array:
 
 @dataclass(frozen=True)
 class Zero:
-    """No regulariser: g(x) = 0 and prox(x) = x."""
+    """No regulariser: g(x) = 0 and prox(x) = x.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> Zero().prox(np.array([2.0, -4.0]), 1.0).tolist()
+    [2.0, -4.0]
+    """
 
     _: KW_ONLY
     mask: Mask = None
@@ -105,6 +118,14 @@ class L2:
     """The Euclidean norm, not squared: g(x) = strength ||x||_2, which sets all of x to zero or nothing of it.
 
     prox(x) = max(1 - eta strength / ||x||_2, 0) x (Parikh and Boyd 2014, section 6.5.1).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> L2(1.0).prox(np.array([3.0, 4.0]), 2.5).tolist()
+    [1.5, 2.0]
+    >>> float(L2(1.0).value(np.array([3.0, 4.0])))
+    5.0
     """
 
     strength: float
@@ -130,7 +151,14 @@ class L2:
 
 @dataclass(frozen=True)
 class SquaredL2:
-    """Ridge, weight decay: g(x) = (strength / 2) ||x||_2^2, with prox(x) = x / (1 + eta strength)."""
+    """Ridge, weight decay: g(x) = (strength / 2) ||x||_2^2, with prox(x) = x / (1 + eta strength).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> SquaredL2(1.0).prox(np.array([2.0, -4.0]), 1.0).tolist()
+    [1.0, -2.0]
+    """
 
     strength: float
     _: KW_ONLY
@@ -155,6 +183,12 @@ class ElasticNet:
     """Lasso and ridge: g(x) = l1 ||x||_1 + (l2 / 2) ||x||_2^2 (Zou and Hastie 2005).
 
     prox(x) = sign(x) max(|x| - eta l1, 0) / (1 + eta l2).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> ElasticNet(l1=0.5, l2=1.0).prox(np.array([2.5, -0.3]), 1.0).tolist()
+    [1.0, 0.0]
     """
 
     l1: float
@@ -183,6 +217,12 @@ class LInf:
 
     prox(x) = x - P(x), where P projects onto the l1 ball of radius eta strength: Moreau's identity, since that ball
     is the unit ball of the dual norm (Parikh and Boyd 2014, section 6.5.1).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> LInf(1.0).prox(np.array([3.0, 1.0]), 1.0).tolist()
+    [2.0, 1.0]
     """
 
     strength: float

@@ -32,7 +32,17 @@ belongs to the regulariser and is fixed when a function is compiled.
 
 @runtime_checkable
 class Regulariser(Protocol):
-    """A closed convex function g of the whole parameter tree, known by its value and its proximal operator."""
+    """A closed convex function g of the whole parameter tree, known by its value and its proximal operator.
+
+    Examples
+    --------
+    >>> import feddr
+    >>> g = feddr.prox.L1(0.5)
+    >>> isinstance(g, Regulariser)
+    True
+    >>> float(g.value(np.array([2.0, -1.0]))), g.prox(np.array([2.0, -1.0]), 1.0).tolist()
+    (1.5, [1.5, -0.5])
+    """
 
     def value(self, x: Tree) -> jax.Array:
         """Return g(x), a scalar; an indicator is 0 on its set and inf elsewhere."""

@@ -23,7 +23,14 @@ LONGEST = 500
 
 
 class TrackerWarning(UserWarning):
-    """A tracker has failed; the run goes on without it."""
+    """A tracker has failed; the run goes on without it.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("error", TrackerWarning)  # what fails stops the run then
+    """
 
 
 def metrics(row: Row) -> dict[str, float]:
@@ -131,7 +138,13 @@ class MLflow:
 
 
 class TrackerTargets(NamedTuple):
-    """Where a command is asked to send the rows of its runs: a folder for TensorBoard, a URI for MLflow."""
+    """Where a command is asked to send the rows of its runs: a folder for TensorBoard, a URI for MLflow.
+
+    Examples
+    --------
+    >>> TrackerTargets(mlflow="http://localhost:5000").tensorboard is None
+    True
+    """
 
     tensorboard: Path | None = None
     mlflow: str | None = None

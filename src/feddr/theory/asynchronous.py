@@ -61,7 +61,14 @@ def boundary(alpha: float, L: float, c: float) -> float:
 
 @dataclass(frozen=True)
 class AsyncConstants:
-    """Constants of Theorem 4.1; made by `constants`. K counts updates, one client each."""
+    """Constants of Theorem 4.1; made by `constants`. K counts updates, one client each.
+
+    Examples
+    --------
+    >>> c = constants(L=1.0, n=10, p_hat=0.1, alpha=0.5, eta=0.2, tau=2, T=0)
+    >>> c.bound(K=1000, gap=1.0) < c.bound(K=100, gap=1.0)
+    True
+    """
 
     L: float
     n: float

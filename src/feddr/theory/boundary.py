@@ -11,7 +11,14 @@ from feddr.theory import asynchronous, checks, synchronous
 
 @dataclass(frozen=True)
 class Curve:
-    """The boundary eta = eta_max(alpha); a pair (alpha, eta) strictly below it is admissible."""
+    """The boundary eta = eta_max(alpha); a pair (alpha, eta) strictly below it is admissible.
+
+    Examples
+    --------
+    >>> curve = region(L=1.0, n=10, taus=())[0]
+    >>> curve.label, len(curve.alpha) == len(curve.eta)
+    ('FedDR', True)
+    """
 
     label: str
     alpha: NDArray[np.float64]

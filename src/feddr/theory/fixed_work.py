@@ -104,7 +104,7 @@ def choose(algorithm: Any, work: NDArray[np.float64] | None, federation: StepSiz
     Examples
     --------
     >>> import feddr
-    >>> two = Federation(np.array([0.5, 0.5]), 1.0, feddr.prox.Zero(), np.zeros(3))
+    >>> two = StepSizeInputs(np.array([0.5, 0.5]), 1.0, feddr.prox.Zero(), np.zeros(3))
     >>> choose(feddr.FedDR(), np.array([0.5, 0.5]), two)[0]
     FedDR(eta=10.0, alpha=1.1, init='auto', start='xbar', mean='auto')
     """

@@ -82,7 +82,14 @@ def best_gammas(L: float, p_hat: float, eta: float, theta_hat: float) -> Gammas:
 
 @dataclass(frozen=True)
 class RelativeConstants:
-    """Constants of the theorem on relative accuracies; made by `constants`. The errors are inside C: there is no M."""
+    """Constants of the theorem on relative accuracies; made by `constants`. The errors are inside C: there is no M.
+
+    Examples
+    --------
+    >>> c = constants(L=1.0, p_hat=0.5, eta=0.2, theta_hat=1e-4)
+    >>> c.bound(K=1000, gap=1.0) < c.bound(K=100, gap=1.0)
+    True
+    """
 
     L: float
     p_hat: float

@@ -21,6 +21,12 @@ class Smoothness:
         The bounds of each client.
     exact
         Whether they hold everywhere; else they are estimates from some points.
+
+    Examples
+    --------
+    >>> found = Smoothness(np.array([0.0, -0.5]), np.array([2.0, 3.0]), exact=True)
+    >>> found.per_client.tolist(), found.L, found.lower
+    ([2.0, 3.0], 3.0, -0.5)
     """
 
     lowers: NDArray[np.float64]
@@ -79,6 +85,15 @@ def smoothness(
         Random points are drawn with this standard deviation in each entry around each point; 0 for none.
     draws
         Random points for each point.
+
+    Examples
+    --------
+    >>> import numpy as np, feddr
+    >>> data = feddr.FederatedData.from_clients([{"x": np.eye(2), "y": np.ones(2)}] * 2)
+    >>> problem = feddr.Problem.regression(feddr.models.linear(2), data)
+    >>> found = smoothness(problem)
+    >>> found.exact, round(found.L, 3)
+    (True, 1.5)
     """
     n = problem.data.num_clients
     known = [problem.known_curvature(i) for i in range(n)]

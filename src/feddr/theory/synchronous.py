@@ -26,6 +26,11 @@ class Gammas:
 
     They weigh errors against progress in Young's inequality: gamma1 in the step of a client, gamma2 in the gradient
     mapping, gamma4 in the descent. Only gamma4 narrows the admissible step sizes.
+
+    Examples
+    --------
+    >>> Gammas().exact, Gammas(1.0, 1.0, 0.1).exact
+    (True, False)
     """
 
     gamma1: float = 0.0
@@ -95,6 +100,12 @@ class Constants:
         The descent d and the constants of the descent lemma; the rhos are 0 for an exact prox.
     C1, C2, C3
         Factors of the gap, of the errors eps_{i,k}^2 and of the errors eps_{i,k+1}^2 in the theorem.
+
+    Examples
+    --------
+    >>> c = constants(L=1.0, p_hat=1.0, alpha=1.0, eta=1 / 3)
+    >>> c.rounds(epsilon=0.1, gap=1.0) < c.rounds(epsilon=0.01, gap=1.0)
+    True
     """
 
     L: float

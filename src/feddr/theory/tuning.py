@@ -14,7 +14,14 @@ from feddr.theory.synchronous import Constants, Gammas
 
 @dataclass(frozen=True)
 class Recommendation:
-    """Step sizes, the constants that they give, and why they were chosen; made by `recommend_for`."""
+    """Step sizes, the constants that they give, and why they were chosen; made by `recommend_for`.
+
+    Examples
+    --------
+    >>> best = recommend_for(L=1.0, n=30, p_hat=1 / 3, exact=True)
+    >>> type(best).__name__, best.eta < best.alpha, len(best.reasons) > 0
+    ('Recommendation', True, True)
+    """
 
     alpha: float
     eta: float

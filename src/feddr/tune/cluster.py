@@ -25,6 +25,11 @@ class Ray:
         ``"auto"``, ``"host:6379"``, ``"ray://host:10001"``, or ``"local"`` for a Ray that is started for this search.
     workers
         Jobs at a time; as many as the cluster has cores by default.
+
+    Examples
+    --------
+    >>> Ray("ray://head:10001", workers=64).workers
+    64
     """
 
     address: str

@@ -52,6 +52,12 @@ class RunSpec:
         The tables of an experiment with this algorithm, these settings and this seed.
     metric, at
         What is wanted of it.
+
+    Examples
+    --------
+    >>> job = RunSpec("FedDR", 0, 1, {"algorithm.eta": 10}, config={}, metric="F", at="end")
+    >>> job.key
+    ('FedDR', 0, 1)
     """
 
     algorithm: str
@@ -93,6 +99,12 @@ class RunRecord:
         The row of the history that counts.
     rounds, local_steps, bytes_up, bytes_down, seconds
         What the whole run took.
+
+    Examples
+    --------
+    >>> one = RunRecord("FedDR", 0, 0, {"algorithm.eta": 10}, "finished", value=0.5)
+    >>> RunRecord.loads(one.dumps()).value
+    0.5
     """
 
     algorithm: str
@@ -157,6 +169,12 @@ def execute(job: RunSpec) -> RunRecord:
     """Run a job on one thread and return what came of it, also where that is nothing good.
 
     Only what ends the program, such as Ctrl-C, is raised.
+
+    Examples
+    --------
+    >>> job = RunSpec("FedDR", 0, 1, {}, config={"name": "no rounds"}, metric="F", at="end")
+    >>> execute(job).status
+    'refused'
     """
     from feddr.config import build, parse, perform
     from feddr.engines.clock.event_loop import ClockWarning

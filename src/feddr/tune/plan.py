@@ -48,6 +48,17 @@ class Search:
         With each of which a trial is run.
     metric, at
         What makes a setting good.
+
+    Examples
+    --------
+    >>> import feddr
+    >>> tables = {"name": "small", "rounds": 3, "data": {"name": "synthetic", "r": 1.0, "s": 1.0, "num_clients": 3}}
+    >>> tables["model"] = {"name": "softmax", "num_features": 60, "num_classes": 10}
+    >>> tables["local"] = {"name": "SGD", "lr": 0.01}
+    >>> tables["algorithm"] = [{"name": "FedDR", "eta": 1.0}]
+    >>> search = feddr.tune.plan(tables, grid={"algorithm.FedDR.eta": [1, 10]}, seeds=[0], metric="F")
+    >>> search.size, search.run_keys()
+    (2, [('FedDR', 0, 0), ('FedDR', 1, 0)])
     """
 
     raw: Mapping[str, Any]
@@ -125,6 +136,21 @@ def plan(raw: Mapping[str, Any], **given: Any) -> Search:
     given
         What replaces settings of ``[tune]``: any of ``OPTIONS``, None for those that do not. A grid, a random search
         or a space replaces all three.
+
+    Raises
+    ------
+    ConfigError
+        Where an option is unknown or does not fit the experiment.
+
+    Examples
+    --------
+    >>> tables = {"name": "small", "rounds": 3, "data": {"name": "synthetic", "r": 1.0, "s": 1.0, "num_clients": 3}}
+    >>> tables["model"] = {"name": "softmax", "num_features": 60, "num_classes": 10}
+    >>> tables["local"] = {"name": "SGD", "lr": 0.01}
+    >>> tables["algorithm"] = [{"name": "FedDR", "eta": 1.0}]
+    >>> search = plan(tables, grid={"algorithm.FedDR.eta": [1, 10]}, seeds=[0, 1], metric="F")
+    >>> search.size
+    4
     """
     tables = dict(raw)
     asked, more = _check(tables.pop("tune", {})), _check(_given(given))

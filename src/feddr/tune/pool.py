@@ -26,7 +26,13 @@ COMMAND = (sys.executable, "-P", "-m", "feddr.tune.worker")
 
 
 def serial(jobs: Iterator[RunSpec]) -> Iterator[RunRecord]:
-    """Run one job after the other in this process."""
+    """Run one job after the other in this process.
+
+    Examples
+    --------
+    >>> list(serial(iter([])))  # no jobs, no records
+    []
+    """
     return map(execute, jobs)
 
 
@@ -40,6 +46,11 @@ class Processes:
     ----------
     workers
         Jobs at a time.
+
+    Examples
+    --------
+    >>> Processes(workers=4).workers
+    4
     """
 
     workers: int

@@ -26,6 +26,12 @@ class RankedSetting:
         spread for a single seed.
     rank
         Among the settings of the algorithm that have a mean, from 1.
+
+    Examples
+    --------
+    >>> found = RankedSetting("FedDR", 0, {"algorithm.eta": 10, "algorithm.alpha": 1.5}, records=(), mean=0.5, rank=1)
+    >>> found.words, found.mean
+    ('eta=10, alpha=1.5', 0.5)
     """
 
     algorithm: str
@@ -53,7 +59,21 @@ class RankedSetting:
 
 
 def rank(search: Search, records: Mapping[tuple[str, int, int], RunRecord]) -> dict[str, list[RankedSetting]]:
-    """Return the settings of each algorithm, the best first, those without a mean last; of equals the first tried."""
+    """Return the settings of each algorithm, the best first, those without a mean last; of equals the first tried.
+
+    Examples
+    --------
+    >>> import feddr
+    >>> tables = {"name": "small", "rounds": 3, "data": {"name": "synthetic", "r": 1.0, "s": 1.0, "num_clients": 3}}
+    >>> tables["model"] = {"name": "softmax", "num_features": 60, "num_classes": 10}
+    >>> tables["local"] = {"name": "SGD", "lr": 0.01}
+    >>> tables["algorithm"] = [{"name": "FedDR", "eta": 1.0}]
+    >>> search = feddr.tune.plan(tables, grid={"algorithm.FedDR.eta": [1, 10]}, seeds=[0], metric="F")
+    >>> keys = search.run_keys()
+    >>> records = {key: feddr.tune.RunRecord(*key, {}, "finished", value=float(key[1])) for key in keys}
+    >>> [(one.rank, one.words, one.mean) for one in rank(search, records)["FedDR"]]
+    [(1, 'eta=1', 0.0), (2, 'eta=10', 1.0)]
+    """
     sign = 1.0 if BETTER[search.metric] == "min" else -1.0
     ranking = {}
     for label, tried in search.settings.items():
@@ -67,7 +87,21 @@ def rank(search: Search, records: Mapping[tuple[str, int, int], RunRecord]) -> d
 
 
 def best(ranking: Mapping[str, Sequence[RankedSetting]]) -> dict[str, RankedSetting]:
-    """Return the best setting of each algorithm that has one."""
+    """Return the best setting of each algorithm that has one.
+
+    Examples
+    --------
+    >>> import feddr
+    >>> tables = {"name": "small", "rounds": 3, "data": {"name": "synthetic", "r": 1.0, "s": 1.0, "num_clients": 3}}
+    >>> tables["model"] = {"name": "softmax", "num_features": 60, "num_classes": 10}
+    >>> tables["local"] = {"name": "SGD", "lr": 0.01}
+    >>> tables["algorithm"] = [{"name": "FedDR", "eta": 1.0}]
+    >>> search = feddr.tune.plan(tables, grid={"algorithm.FedDR.eta": [1, 10]}, seeds=[0], metric="F")
+    >>> keys = search.run_keys()
+    >>> records = {key: feddr.tune.RunRecord(*key, {}, "finished", value=float(key[1])) for key in keys}
+    >>> best(rank(search, records))["FedDR"].words
+    'eta=1'
+    """
     return {label: standings[0] for label, standings in ranking.items() if standings and standings[0].rank == 1}
 
 

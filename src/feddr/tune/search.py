@@ -30,6 +30,20 @@ def run(
         Who runs them.
     stopping
         Whether to begin no more jobs; those under way are finished.
+
+    Examples
+    --------
+    >>> import feddr
+    >>> tables = {"name": "small", "rounds": 3, "data": {"name": "synthetic", "r": 1.0, "s": 1.0, "num_clients": 3}}
+    >>> tables["model"] = {"name": "softmax", "num_features": 60, "num_classes": 10}
+    >>> tables["local"] = {"name": "SGD", "lr": 0.01}
+    >>> tables["algorithm"] = [{"name": "FedDR", "eta": 1.0}]
+    >>> search = feddr.tune.plan(tables, grid={"algorithm.FedDR.eta": [1, 10]}, seeds=[0], metric="F")
+    >>> import tempfile, pathlib
+    >>> with tempfile.TemporaryDirectory() as folder, feddr.tune.Store(pathlib.Path(folder), search) as store:
+    ...     feddr.tune.run(search, store, lambda jobs: iter([]))  # an executor that runs nothing
+    ...     print(store.done(("FedDR", 0, 0)))
+    False
     """
 
     def missing() -> Iterator[RunSpec]:
@@ -70,6 +84,16 @@ def tune(
             config.read("experiments/first.toml"), "runs/search", grid={"algorithm.FedDR.eta": [1, 10]}, seeds=[0, 1]
         )
         print(ranking["FedDR"][0].words, ranking["FedDR"][0].mean)
+
+    >>> import tempfile
+    >>> tables = {"name": "small", "rounds": 3, "data": {"name": "synthetic", "r": 1.0, "s": 1.0, "num_clients": 3}}
+    >>> tables["model"] = {"name": "softmax", "num_features": 60, "num_classes": 10}
+    >>> tables["local"] = {"name": "SGD", "lr": 0.01}
+    >>> tables["algorithm"] = [{"name": "FedDR", "eta": 1.0}]
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     ranking = tune(tables, folder, lambda jobs: iter([]), grid={"algorithm.FedDR.eta": [1, 10]}, seeds=[0])
+    >>> [one.words for one in ranking["FedDR"]]
+    ['eta=1', 'eta=10']
     """
     search = plan(experiment, **options)
     Path(folder).mkdir(parents=True, exist_ok=True)

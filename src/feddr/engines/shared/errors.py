@@ -32,6 +32,12 @@ class DivergedError(FloatingPointError):
     ----------
     history
         The rows up to then.
+
+    Examples
+    --------
+    >>> error = DivergedError("Client 3 sent a NaN in round 7; try a smaller lr.", client=3, round_=7)
+    >>> error.client, error.round
+    (3, 7)
     """
 
     def __init__(
