@@ -20,12 +20,13 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 import feddr
 from feddr import flower
 from feddr.algorithms import Deployable
-from feddr.flower import disk, rounds, run
 from feddr.flower import node as node_module
+from feddr.flower import rounds, run
 from feddr.flower.deployment import Deployment
 from feddr.flower.ledger import Ledger
 from feddr.flower.settings import Settings
 from feddr.local import Solution, Subproblem
+from feddr.storage import atomic
 from tests.flower.fake_grid import FakeGrid, FakeNode, Fate
 from tests.flower.federations import QUIET, app_for
 
@@ -167,7 +168,7 @@ class Machine(RuleBasedStateMachine):
     @precondition(lambda self: self.server is not None)
     @rule(writes=st.integers(1, 6), half=st.booleans())
     def the_server_is_killed_while_it_writes(self, writes: int, half: bool) -> None:
-        left, whole = [writes], disk.write
+        left, whole = [writes], atomic.write
 
         def write(path: Path, data: bytes) -> None:
             if "server" not in path.parts:
@@ -181,7 +182,7 @@ class Machine(RuleBasedStateMachine):
             return whole(path, data)
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(disk, "write", write)
+            patch.setattr(atomic, "write", write)
             try:
                 for _ in range(4):
                     self.grid.clock.sleep(1.0)

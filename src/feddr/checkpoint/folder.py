@@ -15,13 +15,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
 import feddr
-from feddr.storage import files, limits, untrusted
-
-Arrays = dict[str, NDArray[Any]]
+from feddr.storage import atomic, limits, tensors, untrusted
+from feddr.storage.tensors import Arrays
 
 FORMAT = 1
 """The version of the format; another one is refused."""
@@ -102,12 +98,12 @@ class Checkpoints:
                 "settings": dict(settings),
                 "files": listed,
             }
-            files.put(part / MANIFEST, _sealed(body).encode())
-            files.sync(part)
+            atomic.put(part / MANIFEST, _sealed(body).encode())
+            atomic.sync(part)
             if self.path(number).exists():
                 shutil.rmtree(self.path(number))
             os.rename(part, self.path(number))
-            files.sync(self.folder)
+            atomic.sync(self.folder)
         except OSError:
             shutil.rmtree(part, ignore_errors=True)
             raise
@@ -188,23 +184,16 @@ def _sealed(body: dict[str, Any]) -> str:
 
 
 def _write(path: Path, arrays: Arrays) -> dict[str, Any]:
-    from safetensors.numpy import save
-
-    data = save({name: np.asarray(array, order="C") for name, array in arrays.items()})
-    files.put(path, data)
+    data = tensors.dumps(arrays)
+    atomic.put(path, data)
     return {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
 
 
 def _read(path: Path) -> Arrays:
-    """Read a file whose header is not believed: safetensors refuses tensors that do not lie within its bytes."""
-    from safetensors import SafetensorError
-    from safetensors.numpy import load
-
     try:
-        found: Arrays = load(path.read_bytes())
-    except (SafetensorError, KeyError, ValueError) as error:
-        raise CheckpointError(f"{path}: cannot be used, {error}.") from None
-    return found
+        return tensors.loads(path.read_bytes(), path)
+    except tensors.DamagedError as error:
+        raise CheckpointError(str(error)) from None
 
 
 def _verify(name: str, path: Path, listed: Mapping[str, Any]) -> None:

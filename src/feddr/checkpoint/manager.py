@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 from feddr.checkpoint import CheckpointError, Checkpoints, CheckpointWarning, encoding, identity
 from feddr.checkpoint.encoding import Stateful
 from feddr.engines.shared.errors import DivergedError
-from feddr.storage.files import Lock
+from feddr.storage.lock import Lock
 
 if TYPE_CHECKING:
     from feddr.engines.shared.run import Run

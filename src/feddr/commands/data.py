@@ -9,7 +9,7 @@ import typer
 from feddr import config as configs
 from feddr.config import Component, ConfigError, toml
 from feddr.config.components import TABLE, hint, part, target
-from feddr.storage import files, untrusted
+from feddr.storage import atomic, untrusted
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -50,7 +50,7 @@ def data(
     summary = summarise(_load(chosen))
     folder = out if out is not None else Path("runs", f"data-{name}")
     try:
-        with files.making(folder):
+        with atomic.making(folder):
             untrusted.check_links(folder)
             _draw(chosen, summary, folder / PICTURE)
             summary.to_csv(folder / NUMBERS)

@@ -32,7 +32,7 @@ def report(
 
     from feddr.report.gather import gather
     from feddr.report.page import page
-    from feddr.storage import files
+    from feddr.storage import atomic
 
     data = gather(runs)
     for run in data["runs"]:
@@ -41,7 +41,7 @@ def report(
     text = page(data)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        files.replace(path, text.encode())
+        atomic.replace(path, text.encode())
     except OSError as error:
         raise ValueError(f"{path}: cannot be written, {error.strerror}.") from None
     typer.echo(f"Saved {path}, {len(text.encode()) / 1000:,.0f} kB.")

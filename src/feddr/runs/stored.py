@@ -2,7 +2,6 @@
 
 import contextlib
 import csv
-import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
@@ -10,11 +9,8 @@ from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, NamedTuple
 
-from feddr.storage import files
-from feddr.storage import untrusted
-from feddr.history import COLUMNS
-from feddr.history import COUNTERS
-from feddr.history import Row
+from feddr.history import COLUMNS, COUNTERS, Row
+from feddr.storage import atomic, jsonl, untrusted
 
 if TYPE_CHECKING:
     from feddr.data import FederatedData
@@ -60,12 +56,10 @@ def participation(updates: Mapping[int, int], events: "Iterable[Event]" = ()) ->
 def from_log(path: Path) -> list[Contribution]:
     """Return the same from the log of a deployed run; a client that sent an update again has sent one."""
     newest: dict[tuple[int, int], int] = {}
-    with open(path, encoding="utf-8") as file:
-        for line in file:
-            with contextlib.suppress(ValueError, KeyError, TypeError):  # the line that is being written
-                entry = json.loads(line)
-                if entry["event"] == "accepted":
-                    newest[int(entry["client"]), int(entry["number"])] = int(entry["staleness"])
+    for entry in jsonl.entries(path):
+        with contextlib.suppress(ValueError, KeyError, TypeError):
+            if entry["event"] == "accepted":
+                newest[int(entry["client"]), int(entry["number"])] = int(entry["staleness"])
     updates: dict[int, int] = {}
     for client, _ in newest:
         updates[client] = updates.get(client, 0) + 1
@@ -74,7 +68,7 @@ def from_log(path: Path) -> list[Contribution]:
 
 def write_participation(path: Path, parts: Sequence[Contribution]) -> None:
     """Write a line for each client that took part."""
-    with files.replacing(path) as beside, open(beside, "w", newline="", encoding="utf-8") as file:
+    with atomic.replacing(path) as beside, open(beside, "w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         writer.writerow(Contribution._fields)
         writer.writerows(parts)
@@ -94,7 +88,7 @@ def write_clients(path: Path, data: "FederatedData") -> None:
     from feddr.datasets.summary import summarise
 
     if data.on_demand is None and {"x", "y"} <= set(data.train.samples):
-        with files.replacing(path) as beside:
+        with atomic.replacing(path) as beside:
             summarise(data).to_csv(beside)
 
 
