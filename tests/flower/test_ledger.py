@@ -1,10 +1,7 @@
 """The books: whole or as they were before, whatever happens to files and processes."""
 
 import json
-import os
-import stat
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import optax
@@ -15,7 +12,7 @@ from feddr import tree
 from feddr.algorithms import Deployable, Roles
 from feddr.flower import DamagedError, Refused
 from feddr.flower.ledger import Ledger
-from feddr.storage import atomic, limits, lock, tensors
+from feddr.storage import atomic, tensors
 
 X0 = {"w": np.array([1.0, -2.0, 0.5]), "b": np.array(0.25)}
 WEIGHTS = [0.5, 0.3, 0.2]

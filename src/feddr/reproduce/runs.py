@@ -4,11 +4,9 @@ A figure that is drawn again, or goes on after it was interrupted, takes the run
 the same run share it.
 """
 
-import csv
 import hashlib
 import json
 import math
-import os
 import time
 import traceback
 import warnings
@@ -18,8 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from feddr.config.labels import OWN, entries
-from feddr.history import COUNTERS, History, Row
-from feddr.storage import untrusted
+from feddr.history import History
+from feddr.storage import atomic, untrusted
 from feddr.theory import fixed_work
 from feddr.tune.jobs import RunRecord, RunSpec, judge, record
 
@@ -98,12 +96,12 @@ class Runs:
             return None
         try:
             found = untrusted.json(path)
-            history = _read(path.with_suffix(".csv"))
+            history = History.from_csv(path.with_suffix(".csv"), older=True)
             if not history.rows and found["status"] != "diverged":
                 raise ValueError("its history has no rows")
             seconds = math.nan if found["seconds"] is None else found["seconds"]
             return Finished(history, found["status"], found["reason"], seconds)
-        except (OSError, TypeError, ValueError, KeyError, csv.Error) as error:
+        except (OSError, TypeError, ValueError, KeyError) as error:
             raise ValueError(f"{path} is not the record of a run ({error}); remove it to make the run again.") from None
 
     def job(self, label: str, tables: Mapping[str, Any]) -> RunSpec:
@@ -149,17 +147,9 @@ def _keep(job: RunSpec, history: History, found: RunRecord) -> None:
     """Write the history and then, as a whole, the record, which says that the history is there."""
     folder, name = Path(job.settings["folder"]), job.settings["digest"]
     folder.mkdir(parents=True, exist_ok=True)
-    history.to_csv(folder / f"{name}.csv")
+    # Two programs may make the same run at the same time.
+    with atomic.replacing(folder / f"{name}.csv", shared=True) as path:
+        history.to_csv(path)
     told = {"label": job.algorithm, "status": found.status, "reason": found.reason, "seconds": found.seconds}
-    new = folder / f"{name}.json.{os.getpid()}"
-    new.write_text(json.dumps(told | {"config": dict(job.config)}, indent=1) + "\n", encoding="utf-8")
-    os.replace(new, folder / f"{name}.json")
-
-
-def _read(path: Path) -> History:
-    """Read a history, also one from before a column was added."""
-    rows = []
-    for line in csv.DictReader(untrusted.read(path).decode().splitlines()):
-        values: dict[str, Any] = {k: int(v) if k in COUNTERS else float(v) for k, v in line.items()}
-        rows.append(Row(**values))
-    return History(rows)
+    with atomic.replacing(folder / f"{name}.json", shared=True) as path:
+        path.write_text(json.dumps(told | {"config": dict(job.config)}, indent=1) + "\n", encoding="utf-8")

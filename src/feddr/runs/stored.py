@@ -2,14 +2,13 @@
 
 import contextlib
 import csv
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, NamedTuple
 
-from feddr.history import COLUMNS, COUNTERS, Row
+from feddr.history import COLUMNS, COUNTERS, Row, read_rows
 from feddr.storage import atomic, jsonl, untrusted
 
 if TYPE_CHECKING:
@@ -76,11 +75,10 @@ def write_participation(path: Path, parts: Sequence[Contribution]) -> None:
 
 def read_participation(path: Path) -> list[Contribution]:
     """Read what ``write_participation`` wrote."""
-    with open(path, newline="", encoding="utf-8") as file:
-        reader = csv.reader(file)
-        if next(reader, None) != list(Contribution._fields):
-            raise ValueError(f"its first line must be {','.join(Contribution._fields)}")
-        return [Contribution(int(i), int(k), int(m), float(mean), float(most)) for i, k, m, mean, most in reader]
+    reader = csv.reader(untrusted.read(path).decode().splitlines())
+    if next(reader, None) != list(Contribution._fields):
+        raise ValueError(f"its first line must be {','.join(Contribution._fields)}")
+    return [Contribution(int(i), int(k), int(m), float(mean), float(most)) for i, k, m, mean, most in reader]
 
 
 def write_clients(path: Path, data: "FederatedData") -> None:
@@ -122,22 +120,6 @@ class Live:
             for row in before:
                 writer.writerow({name: int(value) if name in COUNTERS else value for name, value in row.items()})
         self._begun = True
-
-
-def read_rows(path: Path) -> list[dict[str, float]]:
-    """Return the rows of a history that may be older than this program, or in the midst of being written."""
-    text = untrusted.read(path).decode()
-    reader = csv.DictReader(text[: text.rfind("\n") + 1].splitlines())
-    known = [name for name in reader.fieldnames or () if name in COLUMNS]
-    if "round" not in known:
-        raise ValueError("a history has a column round")
-    rows = []
-    for line in reader:
-        with contextlib.suppress(TypeError, ValueError):  # half a line, from a disk that was full
-            row = {name: float(line[name]) for name in known}
-            if math.isfinite(row["round"]):
-                rows.append(row)
-    return rows
 
 
 def _parts(updates: Mapping[int, int], arrived: Iterable[tuple[int, int]]) -> list[Contribution]:

@@ -40,9 +40,15 @@ def write(path: Path, data: bytes) -> None:
 
 
 @contextlib.contextmanager
-def replacing(path: Path) -> Iterator[Path]:
-    """Give a name to write to, and put what was written there in the place of ``path`` atomically."""
-    beside = path.with_name(f".{path.stem}.part{path.suffix}")
+def replacing(path: Path, shared: bool = False) -> Iterator[Path]:
+    """Give a name to write to, and put what was written there in the place of ``path`` atomically.
+
+    Parameters
+    ----------
+    shared
+        Whether other processes may write the same file at the same time.
+    """
+    beside = path.with_name(f".{path.stem}.part{f'-{os.getpid()}' if shared else ''}{path.suffix}")
     try:
         yield beside
         with open(beside, "rb") as file:
