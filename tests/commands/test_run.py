@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 import feddr
 from feddr import config
 from feddr.commands import main, progress
-from feddr.commands.interrupts import Interrupts
+from feddr.commands.console import Interrupts
 from feddr.history import COLUMNS, History, Row
 from feddr.runs.folder import Folder, Outcome
 

@@ -98,20 +98,16 @@ class Folder:
     def start(self) -> None:
         """Hold the folder, so that nobody else works in it, and write down what is needed to go on."""
         self._lock = _hold(self.path)
-        try:
+        with atomic.refusing(self.path, ConfigError):
             atomic.replace(self.path / CONFIG, dumps(self.config).encode())
             (self.path / CHECKPOINTS).mkdir()
             self._note()
-        except OSError as error:
-            raise ConfigError(f"{self.path}: cannot be written, {error.strerror}.") from None
 
     def describe(self, data: "FederatedData") -> None:
         """Write down the samples and labels of the clients, for reports."""
-        try:
+        with atomic.refusing(self.path, ConfigError):
             if not (self.path / stored.CLIENTS).exists():
                 stored.write_clients(self.path / stored.CLIENTS, data)
-        except OSError as error:
-            raise ConfigError(f"{self.path}: cannot be written, {error.strerror}.") from None
 
     def live(self, label: str) -> stored.Live:
         """Return where the rows of a method go while it runs, for those who follow it."""
@@ -205,10 +201,8 @@ def _ended(label: str, path: Path, status: str, reason: str) -> Outcome:
 
 
 def _hold(folder: Path) -> lock.Lock:
-    try:
+    with atomic.refusing(folder, ConfigError):
         return lock.Lock(folder)
-    except OSError as error:
-        raise ConfigError(f"{folder}: cannot be written, {error.strerror}.") from None
 
 
 def _new(path: Path) -> list[Path]:

@@ -76,3 +76,12 @@ def making(folder: Path) -> Iterator[None]:
                 if place.is_dir():
                     place.rmdir()
         raise
+
+
+@contextlib.contextmanager
+def refusing(path: Path, kind: type[ValueError] = ValueError) -> Iterator[None]:
+    """Raise an error of this kind that names the path where the system refuses to write there."""
+    try:
+        yield
+    except OSError as error:
+        raise kind(f"{path}: cannot be written, {error.strerror}.") from None
