@@ -110,7 +110,7 @@ def _prepare(folders: Sequence[Path]) -> None:
 
 def _executor(workers: int | None) -> "tuple[Executor, int]":
     from feddr.reproduce import serial
-    from feddr.reproduce.worker import COMMAND
+    from feddr.reproduce.runs import COMMAND
     from feddr.storage.limits import cores
     from feddr.tune import Processes
 
