@@ -12,8 +12,8 @@ from feddr.commands import main
 from feddr.history import Row
 from feddr.runs import trackers
 from feddr.runs.trackers import MLflow, TensorBoard, metrics
-from tests.conftest import make_classes
 from tests.commands.test_report import TINY
+from tests.conftest import make_classes
 
 
 def result(callback: Any) -> feddr.Result:

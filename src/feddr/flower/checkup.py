@@ -4,9 +4,8 @@ Flower answers for a node that is gone. It does not when a node is stopped and i
 gives it, before Flower has looked: the task that it had is lost, and nothing says so until the time to live is over.
 """
 
-from feddr.flower.clock import Clock
 from feddr.flower.journal import Journal
-from feddr.flower.mailbox import Post, Reply
+from feddr.flower.mailbox import Clock, Post, Reply
 from feddr.flower.membership import Roster
 from feddr.flower.messages import Checkup, Working
 from feddr.flower.refused import Refused

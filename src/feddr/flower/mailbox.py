@@ -1,18 +1,18 @@
-"""Messages to nodes and their answers, over Flower's grid, without waiting.
+"""Messages to nodes and their answers, over Flower's grid, without waiting, and the clock that times them.
 
 Flower delivers a message at most once, and answers in the end with a reply or an error: the app failed (code 2 or 8),
 the time to live is over (3), the node is gone (5). What is sent here is remembered until then, and an answer is handed
 out once.
 """
 
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from flwr.app import Message, MessageType, RecordDict
 from flwr.serverapp import Grid
 
-from feddr.flower.clock import Clock
 from feddr.flower.journal import Journal
 
 TYPES = {
@@ -31,6 +31,28 @@ EXPIRED = 3
 
 GONE = 5
 """Flower's code for a node that is not there any more."""
+
+
+class Clock(Protocol):
+    """Seconds that only grow, and a way to let them pass; tests have one of their own."""
+
+    def now(self) -> float:
+        """Return the time."""
+
+    def sleep(self, seconds: float) -> None:
+        """Wait."""
+
+
+class Monotonic:
+    """The computer's clock."""
+
+    def now(self) -> float:
+        """Return the seconds since some moment."""
+        return time.monotonic()
+
+    def sleep(self, seconds: float) -> None:
+        """Wait."""
+        time.sleep(seconds)
 
 
 @dataclass(frozen=True)

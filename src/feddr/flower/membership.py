@@ -7,9 +7,8 @@ config. A client belongs to the first node that claims it, until that node is go
 import math
 from typing import Any
 
-from feddr.flower.clock import Clock
 from feddr.flower.journal import Journal
-from feddr.flower.mailbox import Post, Reply
+from feddr.flower.mailbox import Clock, Post, Reply
 from feddr.flower.messages import Hello, Presence
 from feddr.flower.refused import Refused
 from feddr.flower.validate import MOST

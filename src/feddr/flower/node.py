@@ -37,8 +37,8 @@ from feddr.engines.shared.evaluation import Evaluator
 from feddr.engines.shared.plain_clients import PlainClients
 from feddr.engines.shared.randomness import client_rng
 from feddr.flower import identity, messages, steps, wire
-from feddr.flower.context import Given, given
 from feddr.flower.messages import Checkup, Hello, Metrics, Presence, TaskHeader, UploadHeader, Working
+from feddr.flower.settings import Given, given
 from feddr.local import LocalSolver
 from feddr.problem import Problem
 from feddr.storage import lock, tensors

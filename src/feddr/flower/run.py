@@ -9,12 +9,11 @@ from flwr.serverapp import Grid
 from feddr import tree
 from feddr.algorithms import Algorithm, Asynchronous, Deployable, step_sizes
 from feddr.flower import census, identity, rounds, steps
-from feddr.flower.clock import Clock, Monotonic
 from feddr.flower.deployment import Deployment
 from feddr.flower.federation import Federation
 from feddr.flower.journal import Journal
 from feddr.flower.ledger import Ledger
-from feddr.flower.mailbox import Post
+from feddr.flower.mailbox import Clock, Monotonic, Post
 from feddr.flower.membership import Roster
 from feddr.flower.metrics import MetricsWriter
 from feddr.flower.progress import ProgressTable

@@ -5,7 +5,7 @@ import time
 from collections import deque
 from datetime import timedelta
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Protocol, Self
 
 from rich.console import Console
 from rich.progress import Progress, ProgressColumn, TextColumn

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from feddr.history import Row
 
 if TYPE_CHECKING:
-    from feddr.config import Config
-    from feddr.config import RunArguments
+    from feddr.config import Config, RunArguments
     from feddr.engines.shared.state import Progress
 
 LONGEST = 500
