@@ -27,7 +27,7 @@ from feddr.flower.ledger import Ledger
 from feddr.flower.settings import Settings
 from feddr.local import Solution, Subproblem
 from feddr.storage import atomic
-from tests.flower.fake_grid import FakeGrid, FakeNode, Fate
+from tests.flower.fake_grid import Crash, FakeGrid, FakeNode, Fate
 from tests.flower.federations import QUIET, app_for
 
 CLIENTS, SEED = 3, 5
@@ -35,10 +35,6 @@ TARGETS = np.array([[1.0, 0.0], [0.0, 2.0], [-3.0, 1.0]])
 WEIGHTS = [0.5, 0.3, 0.2]
 LOCAL = feddr.local.SGD(lr=0.1)  # named in apps, and replaced by the closed form below
 SHARED_MEMORY = Path("/dev/shm")
-
-
-class Crash(BaseException):
-    """The server's process ends."""
 
 
 def solve(client: int, sub: Subproblem, rng: np.random.Generator) -> Solution:

@@ -15,7 +15,7 @@ from flwr.app import Message
 import feddr
 from feddr import flower
 from feddr.storage import atomic, lock
-from tests.flower.fake_grid import FakeGrid, FakeNode, Fate
+from tests.flower.fake_grid import Crash, FakeGrid, FakeNode, Fate
 from tests.flower.federations import (
     app_for,
     deploy,
@@ -101,22 +101,10 @@ def test_a_lost_task_is_found_long_before_its_time_to_live(tmp_path: Path) -> No
     assert len(events(tmp_path, "lost")) == 1
 
 
-class Crash(BaseException):
-    """The server's process ends, as with kill -9."""
-
-
 @pytest.mark.parametrize("pull", range(1, 30, 3))
 def test_a_server_that_is_killed_goes_on_under_its_name(tmp_path: Path, pull: int) -> None:
-    grid, pulls = FakeGrid(), [0]
-    ordinary = grid.pull_messages
-
-    def pull_messages(ids: Any) -> Any:
-        pulls[0] += 1
-        if pulls[0] == pull:
-            raise Crash
-        return ordinary(ids)
-
-    grid.pull_messages = pull_messages  # type: ignore[assignment, method-assign]
+    grid = FakeGrid()
+    grid.crash_at(pull)
     with pytest.raises(Crash):
         run(grid, tmp_path)
     grid.restart_server()
