@@ -36,3 +36,26 @@ def test_one_process_at_a_time(tmp_path: Path) -> None:
         with pytest.raises(RuntimeError, match="busy here"), lock.locked(tmp_path, RuntimeError("busy here")):
             pass
     assert not lock.is_locked(tmp_path)
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_what_fails_leaves_the_file_as_it_was(tmp_path: Path, shared: bool) -> None:
+    path = tmp_path / "x.csv"
+    atomic.replace(path, b"old")
+
+    def fail() -> None:
+        with atomic.replacing(path, shared) as beside:
+            beside.write_bytes(b"ne")
+            raise RuntimeError("in the midst")
+
+    with pytest.raises(RuntimeError, match="in the midst"):
+        fail()
+    assert path.read_bytes() == b"old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_system_that_refuses_is_named_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    path = tmp_path / "file" / "x"
+    with pytest.raises(ValueError, match=f"^{path}: cannot be written, Not a directory.$"), atomic.refusing(path):
+        path.write_bytes(b"")

@@ -27,7 +27,6 @@ KEPT = 2
 
 MANIFEST, STATE = "manifest.json", "state.safetensors"
 _FILE = re.compile(r"state\.safetensors|clients-\d+\.safetensors")
-_BLOCK = 2**20
 
 
 class CheckpointError(ValueError):
@@ -204,10 +203,8 @@ def _verify(name: str, path: Path, listed: Mapping[str, Any]) -> None:
         raise CheckpointError(f"{name} is damaged: {path.name} has {size} bytes of {listed['bytes']}.")
     if size > limits.memory():
         raise CheckpointError(f"{name} cannot be read: {path.name} has {size:,} bytes, more than fit into memory.")
-    sha = hashlib.sha256()
     with open(path, "rb") as file:
-        while block := file.read(_BLOCK):
-            sha.update(block)
+        sha = hashlib.file_digest(file, "sha256")
     if sha.hexdigest() != listed["sha256"]:
         raise CheckpointError(f"{name} is damaged: {path.name} has changed since it was written.")
 
