@@ -46,7 +46,7 @@ def participation(updates: Mapping[int, int], events: "Iterable[Event]" = ()) ->
     >>> from feddr.engines.clock.events import Event
     >>> job = Event(0, "sending", 0.0, 1.0, read=2, arrived=5)
     >>> participation({0: 1, 3: 2}, [job])[0]
-    Part(client=0, updates=1, measured=1, staleness_mean=3.0, staleness_max=3)
+    Contribution(client=0, updates=1, measured=1, staleness_mean=3.0, staleness_max=3)
     """
     arrived = ((event.client, event.arrived - event.read) for event in events if event.arrived >= 0)
     return _parts(updates, arrived)
