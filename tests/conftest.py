@@ -50,6 +50,17 @@ def class_data() -> FederatedData:
     return make_classes(sizes=(13, 30, 8, 21), dimension=5, classes=3, seed=2)
 
 
+def make_signs() -> FederatedData:
+    """Return four clients of different sizes with five features ``x`` and labels ``sign`` of -1 and 1."""
+    rng = np.random.default_rng(4)
+    truth = rng.normal(size=5)
+    clients = []
+    for size, shift in [(30, 0.0), (8, 0.5), (55, -0.5), (17, 1.0)]:
+        x = rng.normal(shift, 1.0, (size, 5))
+        clients.append({"x": x, "sign": np.where(x @ truth + rng.logistic(size=size) > 0, 1.0, -1.0)})
+    return FederatedData.from_clients(clients)
+
+
 def make_regression(sizes: tuple[int, ...], dimension: int, seed: int) -> FederatedData:
     rng = np.random.default_rng(seed)
     clients = []

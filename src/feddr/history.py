@@ -1,5 +1,6 @@
 """The record of a run: one row for each evaluation, always at xbar."""
 
+import contextlib
 import csv
 import math
 from dataclasses import asdict, dataclass, field, fields
@@ -127,17 +128,58 @@ class History:
             writer.writerows(asdict(row) for row in self.rows)
 
     @classmethod
-    def from_csv(cls, path: str | Path) -> "History":
-        """Read what ``to_csv`` wrote."""
+    def from_csv(cls, path: str | Path, older: bool = False) -> "History":
+        """Read what ``to_csv`` wrote.
+
+        Parameters
+        ----------
+        older
+            Whether it may be from before a column was added, which is then as if not measured.
+
+        Raises
+        ------
+        ValueError
+            Where the file is no history; it names the line.
+        """
         names, *lines = untrusted.read(Path(path)).decode().splitlines() or [""]
-        if tuple(names.split(",")) != COLUMNS:
+        columns = names.split(",")
+        if tuple(columns) != COLUMNS and not (older and "round" in columns and set(columns) < set(COLUMNS)):
             raise ValueError(f"{path} is not a history: its first line must be {','.join(COLUMNS)}.")
         rows = []
         for number, line in enumerate(lines, start=2):
             try:
-                texts = zip(COLUMNS, line.split(","), strict=True)
+                texts = zip(columns, line.split(","), strict=True)
                 values: dict[str, Any] = {k: int(v) if k in COUNTERS else float(v) for k, v in texts}
             except ValueError as error:
                 raise ValueError(f"{path}, line {number} is not a row of a history: {error}.") from None
             rows.append(Row(**values))
         return cls(rows)
+
+
+def read_rows(path: Path) -> list[dict[str, float]]:
+    """Return what can be read of a history of any version of feddr, also while it is being written.
+
+    Columns that are not known, lines that are no rows, and the half of a line at the end are left out; ValueError
+    where there is no column ``round``.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = Path(folder) / "history.csv"
+    ...     _ = file.write_text("round,F\\n0,2.5\\n10,0.5\\n20,0.")
+    ...     read_rows(file)
+    [{'round': 0.0, 'F': 2.5}, {'round': 10.0, 'F': 0.5}]
+    """
+    text = untrusted.read(path).decode()
+    names, *lines = text[: text.rfind("\n") + 1].splitlines() or [""]
+    columns = names.split(",")
+    if "round" not in columns:
+        raise ValueError("a history has a column round")
+    rows = []
+    for line in lines:
+        with contextlib.suppress(ValueError):  # half a line, from a disk that was full
+            row = {k: float(v) for k, v in zip(columns, line.split(","), strict=True) if k in COLUMNS}
+            if math.isfinite(row["round"]):
+                rows.append(row)
+    return rows

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from sklearn.linear_model import Lasso, LogisticRegression
 
 import feddr
-from tests.conftest import make_regression
+from tests.conftest import make_regression, make_signs
 
 Vector = NDArray[np.float64]
 
@@ -66,14 +66,7 @@ def test_l1_least_squares_against_scikit_learn(regression_data: feddr.FederatedD
 
 
 def test_l1_logistic_against_scikit_learn() -> None:
-    rng = np.random.default_rng(4)
-    truth = rng.normal(size=5)
-    clients = []
-    for size, shift in [(30, 0.0), (8, 0.5), (55, -0.5), (17, 1.0)]:
-        x = rng.normal(shift, 1.0, (size, 5))
-        clients.append({"x": x, "sign": np.where(x @ truth + rng.logistic(size=size) > 0, 1.0, -1.0)})
-    strength = 0.02
-    data = feddr.FederatedData.from_clients(clients)
+    strength, data = 0.02, make_signs()
     problem = feddr.Problem(logistic, data, np.zeros(5), feddr.prox.L1(strength), "uniform")
     result = solve(problem, eta=3.0, rounds=800)
 

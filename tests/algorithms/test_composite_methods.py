@@ -14,7 +14,7 @@ from feddr.algorithms import Algorithm
 from feddr.engines.shared.randomness import client_rng
 from feddr.engines.shared.state import Progress
 from feddr.local import SGD
-from tests.conftest import make_regression
+from tests.conftest import make_regression, make_signs
 
 Vector = NDArray[np.float64]
 STRENGTH = 0.2
@@ -35,13 +35,7 @@ def regression(g: feddr.prox.Regulariser | None = None, weights: str = "uniform"
 
 
 def classification(strength: float) -> feddr.Problem:
-    rng = np.random.default_rng(4)
-    truth = rng.normal(size=5)
-    clients = []
-    for size, shift in [(30, 0.0), (8, 0.5), (55, -0.5), (17, 1.0)]:
-        x = rng.normal(shift, 1.0, (size, 5))
-        clients.append({"x": x, "sign": np.where(x @ truth + rng.logistic(size=size) > 0, 1.0, -1.0)})
-    return feddr.Problem(logistic, feddr.FederatedData.from_clients(clients), np.zeros(5), feddr.prox.L1(strength))
+    return feddr.Problem(logistic, make_signs(), np.zeros(5), feddr.prox.L1(strength))
 
 
 def lasso(problem: feddr.Problem, strength: float) -> Vector:

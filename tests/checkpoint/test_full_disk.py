@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from feddr.checkpoint import Checkpoints
-from feddr.storage import files
+from feddr.storage import atomic
 from tests.reliability.faults import record
 
 ROOT = Path(__file__).parents[2]
@@ -69,7 +69,7 @@ def test_a_run_goes_on_when_the_disk_becomes_read_only(tmp_path: Path) -> None:
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EROFS, errno.EIO], ids=errno.errorcode.get)
 def test_whichever_write_fails(code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same without a disk to mount: let each write of a save fail in turn, with half of it done."""
-    checkpoints, put = Checkpoints(tmp_path), files.put
+    checkpoints, put = Checkpoints(tmp_path), atomic.put
     checkpoints.save(1, {}, {"x": np.zeros(3)}, [])
     for failing in range(4):
         done: list[Path] = []
@@ -81,7 +81,7 @@ def test_whichever_write_fails(code: int, tmp_path: Path, monkeypatch: pytest.Mo
                 raise OSError(code, os.strerror(code))
             put(path, data)
 
-        monkeypatch.setattr(files, "put", half)
+        monkeypatch.setattr(atomic, "put", half)
         with pytest.raises(OSError, match=os.strerror(code)):
             checkpoints.save(2, {}, {"x": np.ones(3)}, [{"clients": np.arange(2)}, {"clients": np.arange(3)}])
         assert checkpoints.check(1).state()["x"].tolist() == [0, 0, 0]

@@ -13,7 +13,7 @@ from feddr import delays, sampling
 from feddr.algorithms import Algorithm
 from feddr.checkpoint import CheckpointError, Checkpoints, encoding
 from feddr.engines.shared.client_store import ClientStore
-from feddr.storage.files import BusyError
+from feddr.storage.lock import BusyError
 from tests.checkpoint.small_runs import ROUGH, SGD, classes, digest, go, squares, stop_at
 
 

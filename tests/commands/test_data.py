@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 from feddr import FederatedData, config
 from feddr.commands import main
+from feddr.commands.console import REFUSED
 from feddr.config import components as configs
 from feddr.config.components import TABLE
 from feddr.datasets.heart_disease import HOSPITALS
@@ -100,7 +101,7 @@ REFUSALS: list[tuple[list[str], str]] = [
 @pytest.mark.parametrize(("arguments", "message"), REFUSALS, ids=[message[:40] for _, message in REFUSALS])
 def test_what_cannot_be_done_is_one_line(arguments: list[str], message: str, place: Path) -> None:
     result = ask(*arguments)
-    assert result.exit_code == main.REFUSED
+    assert result.exit_code == REFUSED
     assert message in result.stderr
     assert len(result.stderr.splitlines()) == 1
     assert not (place / "runs").exists()
@@ -111,7 +112,7 @@ def test_nothing_that_is_there_is_overwritten(place: Path) -> None:
     (place / "mine" / "clients.csv").write_text("precious")
     for out in ("mine", "mine/clients.csv"):
         result = ask("bundled", "--out", out)
-        assert (result.exit_code, result.stdout) == (main.REFUSED, "")
+        assert (result.exit_code, result.stdout) == (REFUSED, "")
         assert "--out must be a new or an empty folder" in result.stderr
     assert (place / "mine" / "clients.csv").read_text() == "precious"
     (place / "runs").write_text("a file")

@@ -12,31 +12,9 @@ from feddr.history import History, Row
 from feddr.report.gather import gather
 from feddr.runs.stored import Live, read_participation
 from tests.report.folders import experiment
+from tests.small_experiments import toml
 
-TINY = """\
-name = "tiny"
-rounds = 4
-evaluate_every = 2
-[data]
-name = "synthetic"
-r = 1.0
-s = 1.0
-num_clients = 3
-[model]
-name = "softmax"
-num_features = 60
-num_classes = 10
-[local]
-name = "SGD"
-lr = 0.01
-[sampling]
-name = "Uniform"
-m = 2
-[algorithm]
-name = "FedDR"
-eta = 1.0
-alpha = 1.0
-"""
+TINY = toml(name="tiny", rounds=4, tables='[sampling]\nname = "Uniform"\nm = 2')
 
 
 def feddr_(*arguments: str | Path) -> Result:

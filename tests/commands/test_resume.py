@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import Result
@@ -17,38 +18,22 @@ from feddr.commands import main
 from feddr.runs.folder import CHECKPOINTS, PROGRESS
 from tests.checkpoint.test_full_disk import on_a_small_disk
 from tests.reliability.faults import record
+from tests.small_experiments import FEDAVG, toml
 
 pytestmark = pytest.mark.slow
 
-CONFIG = """
-name = "small"
-rounds = 1500
-evaluate_every = 500
-[data]
-name = "synthetic"
-r = 1.0
-s = 1.0
-num_clients = 3
-[model]
-name = "softmax"
-num_features = 60
-num_classes = 10
-[local]
-name = "SGD"
-lr = 0.001
-batch_size = 1000
-[[algorithm]]
-name = "FedDR"
-eta = 1.0
-[[algorithm]]
-name = "FedAvg"
-"""
+LONG: dict[str, Any] = {
+    "rounds": 1500,
+    "more": "evaluate_every = 500",
+    "local": "lr = 0.001\nbatch_size = 1000",
+}
+PLAIN = 'name = "FedDR"\neta = 1.0'
 
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    (tmp_path / "two.toml").write_text(CONFIG)
-    (tmp_path / "one.toml").write_text(CONFIG.replace('[[algorithm]]\nname = "FedAvg"\n', ""))
+    (tmp_path / "two.toml").write_text(toml(PLAIN, FEDAVG, **LONG))
+    (tmp_path / "one.toml").write_text(toml(PLAIN, **LONG))
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

@@ -19,43 +19,19 @@ from typer.testing import CliRunner
 import feddr
 from feddr import config
 from feddr.commands import main, progress
-from feddr.commands.interrupts import Interrupts
+from feddr.commands.console import Interrupts
 from feddr.history import COLUMNS, History, Row
 from feddr.runs.folder import Folder, Outcome
+from tests.small_experiments import FEDAVG, FEDDR, FEDPD, toml, work_folder
 
-ONE = """
-name = "small"
-rounds = 3
-evaluate_every = 2
-[data]
-name = "synthetic"
-r = 1.0
-s = 1.0
-num_clients = 3
-[model]
-name = "softmax"
-num_features = 60
-num_classes = 10
-[local]
-name = "SGD"
-lr = 0.01
-[[algorithm]]
-name = "FedDR"
-eta = 1.0
-alpha = 1.0
-"""
-THREE = ONE + '[[algorithm]]\nname = "FedAvg"\n[[algorithm]]\nname = "FedPD"\neta = 1.0\n'
+ONE = toml(FEDDR)
+THREE = toml(FEDDR, FEDAVG, FEDPD)
 
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty working folder, with the two experiments beside it."""
-    (tmp_path / "one.toml").write_text(ONE)
-    (tmp_path / "three.toml").write_text(THREE)
-    work = tmp_path / "work"
-    work.mkdir()
-    monkeypatch.chdir(work)
-    return work
+    return work_folder(tmp_path, monkeypatch, one=ONE, three=THREE)
 
 
 def feddr_(*arguments: str) -> Result:
@@ -134,39 +110,14 @@ def test_run_fails_when_its_algorithm_diverges(folder: Path) -> None:
     assert History.from_csv(folder / "runs" / "small" / "FedDR" / "history.csv").column("round") == [0]
 
 
-CLOCK = """
-name = "clock"
-engine = "clock"
-rounds = 3
-evaluate_every = 1
-updates = 12
-evaluate_every_updates = 4
-[data]
-name = "synthetic"
-r = 1.0
-s = 1.0
-num_clients = 3
-[model]
-name = "softmax"
-num_features = 60
-num_classes = 10
-[local]
-name = "SGD"
-lr = 0.01
-[delays]
-name = "Uniform"
-low = 1.0
-high = 2.0
-[[algorithm]]
-name = "FedDR"
-eta = 1.0
-[[algorithm]]
-name = "AsyncFedDR"
-eta = 1.0
-[[algorithm]]
-name = "FedBuff"
-buffer = 4
-"""
+CLOCK = toml(
+    'name = "FedDR"\neta = 1.0',
+    'name = "AsyncFedDR"\neta = 1.0',
+    'name = "FedBuff"\nbuffer = 4',
+    name="clock",
+    more='engine = "clock"\nevaluate_every = 1\nupdates = 12\nevaluate_every_updates = 4',
+    tables='[delays]\nname = "Uniform"\nlow = 1.0\nhigh = 2.0',
+)
 
 
 def test_compare_on_one_clock(folder: Path) -> None:

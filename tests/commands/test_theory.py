@@ -22,32 +22,17 @@ from feddr.plots.theory import boundaries, region
 from feddr.theory import asynchronous, synchronous
 from feddr.theory.choice import choose, total
 from feddr.theory.tuning import recommend_for
+from tests.small_experiments import toml
 
 SETTING = ("--L", "2", "--n", "30", "--participation", "10", "--eps", "1e-2")
 FLAGS = ("L", "n", "participation", "eps", "alpha", "eta", "gamma4", "tau", "T", "gap", "M")
-LOGISTIC = """
-name = "small"
-rounds = 1
-[data]
-name = "synthetic"
-r = 1.0
-s = 1.0
-num_clients = 4
-[model]
-name = "softmax"
-num_features = 60
-num_classes = 10
-[local]
-name = "SGD"
-lr = 0.01
-[sampling]
-name = "Uniform"
-m = 3
-[[algorithm]]
-name = "FedDR"
-eta = 10.0
-alpha = 1.0
-"""
+LOGISTIC = toml(
+    'name = "FedDR"\neta = 10.0\nalpha = 1.0',
+    rounds=1,
+    clients=4,
+    more="",
+    tables='[sampling]\nname = "Uniform"\nm = 3',
+)
 
 
 def ask(*arguments: str) -> Result:

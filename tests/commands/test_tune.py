@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 from feddr import config
 from feddr.commands import main
+from tests.small_experiments import work_folder
 from tests.tune.small_searches import THREE, TOML
 
 pytestmark = pytest.mark.slow
@@ -22,12 +23,7 @@ FILES = {"best.toml", "runs.csv", "runs.jsonl", "search.json", "trials.csv", "tu
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    (tmp_path / "one.toml").write_text(TOML)
-    (tmp_path / "three.toml").write_text(THREE)
-    work = tmp_path / "work"
-    work.mkdir()
-    monkeypatch.chdir(work)
-    return work
+    return work_folder(tmp_path, monkeypatch, one=TOML, three=THREE)
 
 
 def tune(*arguments: str) -> Result:

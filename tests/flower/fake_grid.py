@@ -70,6 +70,10 @@ class Clock:
         self.time += seconds
 
 
+class Crash(BaseException):
+    """The server's process ends, as with kill -9."""
+
+
 @dataclass
 class FakeGrid(Grid):
     """Nodes, and the messages between them and the server.
@@ -94,6 +98,17 @@ class FakeGrid(Grid):
         node = FakeNode(next(self.numbers) * 1000 + client if number is None else number, client, app, disk)
         self.nodes[node.number] = node
         return node
+
+    def crash_at(self, pull: int) -> None:
+        """Kill the server when it asks for answers for the so manieth time."""
+        pulls, ordinary = itertools.count(1), self.pull_messages
+
+        def pull_messages(ids: Iterable[str]) -> Iterable[Message]:
+            if next(pulls) == pull:
+                raise Crash
+            return ordinary(ids)
+
+        self.pull_messages = pull_messages  # type: ignore[assignment, method-assign]
 
     def restart_server(self) -> None:
         """Forget all messages, as a new Flower run does."""

@@ -20,13 +20,14 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 import feddr
 from feddr import flower
 from feddr.algorithms import Deployable
-from feddr.flower import disk, rounds, run
 from feddr.flower import node as node_module
+from feddr.flower import rounds, run
 from feddr.flower.deployment import Deployment
 from feddr.flower.ledger import Ledger
 from feddr.flower.settings import Settings
 from feddr.local import Solution, Subproblem
-from tests.flower.fake_grid import FakeGrid, FakeNode, Fate
+from feddr.storage import atomic
+from tests.flower.fake_grid import Crash, FakeGrid, FakeNode, Fate
 from tests.flower.federations import QUIET, app_for
 
 CLIENTS, SEED = 3, 5
@@ -34,10 +35,6 @@ TARGETS = np.array([[1.0, 0.0], [0.0, 2.0], [-3.0, 1.0]])
 WEIGHTS = [0.5, 0.3, 0.2]
 LOCAL = feddr.local.SGD(lr=0.1)  # named in apps, and replaced by the closed form below
 SHARED_MEMORY = Path("/dev/shm")
-
-
-class Crash(BaseException):
-    """The server's process ends."""
 
 
 def solve(client: int, sub: Subproblem, rng: np.random.Generator) -> Solution:
@@ -167,7 +164,7 @@ class Machine(RuleBasedStateMachine):
     @precondition(lambda self: self.server is not None)
     @rule(writes=st.integers(1, 6), half=st.booleans())
     def the_server_is_killed_while_it_writes(self, writes: int, half: bool) -> None:
-        left, whole = [writes], disk.write
+        left, whole = [writes], atomic.write
 
         def write(path: Path, data: bytes) -> None:
             if "server" not in path.parts:
@@ -181,7 +178,7 @@ class Machine(RuleBasedStateMachine):
             return whole(path, data)
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(disk, "write", write)
+            patch.setattr(atomic, "write", write)
             try:
                 for _ in range(4):
                     self.grid.clock.sleep(1.0)

@@ -15,7 +15,7 @@ from feddr.engines.shared.randomness import client_rng
 from feddr.flower import wire
 from feddr.flower.ledger import Ledger
 from feddr.prox.compiled import compiled_prox
-from tests.flower.fake_grid import FakeGrid, FakeNode, Fate, fields
+from tests.flower.fake_grid import Crash, FakeGrid, FakeNode, Fate, fields
 from tests.flower.federations import (
     app_for,
     deploy,
@@ -164,9 +164,6 @@ def test_a_buffer_survives_the_server(tmp_path: Path) -> None:
     """With a buffer of 3, a server that is stopped after every arrival ends where one that never stops does."""
     algorithm = feddr.AsyncFedDR(eta=1.0, alpha=0.9, buffer=3)
     run(tmp_path / "one", algorithm, rounds=4)
-
-    class Crash(BaseException):
-        pass
 
     grid = FakeGrid(fate=paced)
     populated(grid, app_for(lasso(), algorithm, EXACT), range(3), tmp_path / "two")

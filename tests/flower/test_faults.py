@@ -14,8 +14,8 @@ from flwr.app import Message
 
 import feddr
 from feddr import flower
-from feddr.flower import disk
-from tests.flower.fake_grid import FakeGrid, FakeNode, Fate
+from feddr.storage import atomic, lock
+from tests.flower.fake_grid import Crash, FakeGrid, FakeNode, Fate
 from tests.flower.federations import (
     app_for,
     deploy,
@@ -101,22 +101,10 @@ def test_a_lost_task_is_found_long_before_its_time_to_live(tmp_path: Path) -> No
     assert len(events(tmp_path, "lost")) == 1
 
 
-class Crash(BaseException):
-    """The server's process ends, as with kill -9."""
-
-
 @pytest.mark.parametrize("pull", range(1, 30, 3))
 def test_a_server_that_is_killed_goes_on_under_its_name(tmp_path: Path, pull: int) -> None:
-    grid, pulls = FakeGrid(), [0]
-    ordinary = grid.pull_messages
-
-    def pull_messages(ids: Any) -> Any:
-        pulls[0] += 1
-        if pulls[0] == pull:
-            raise Crash
-        return ordinary(ids)
-
-    grid.pull_messages = pull_messages  # type: ignore[assignment, method-assign]
+    grid = FakeGrid()
+    grid.crash_at(pull)
     with pytest.raises(Crash):
         run(grid, tmp_path)
     grid.restart_server()
@@ -130,7 +118,7 @@ def test_a_server_that_is_killed_goes_on_under_its_name(tmp_path: Path, pull: in
 
 def test_a_server_that_is_killed_while_it_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each write to the disk in turn is the last one, done by half."""
-    whole, grid = disk.write, FakeGrid()
+    whole, grid = atomic.write, FakeGrid()
     populated(grid, app_for(lasso(), METHOD, LOCAL), range(3), tmp_path)
     for attempt in range(60):
         left = [2 + attempt % 5]
@@ -143,16 +131,16 @@ def test_a_server_that_is_killed_while_it_writes(tmp_path: Path, monkeypatch: py
                 raise Crash
             whole(path, data)
 
-        monkeypatch.setattr(disk, "write", write)
+        monkeypatch.setattr(atomic, "write", write)
         try:
             deploy(grid, federation_of(lasso()), METHOD, tmp_path, TWO, **ARGUMENTS)
         except Crash:
             grid.restart_server()
-            monkeypatch.setattr(disk, "write", whole)
+            monkeypatch.setattr(atomic, "write", whole)
             deploy(grid, federation_of(lasso()), METHOD, tmp_path, TWO, **(ARGUMENTS | {"rounds": attempt // 15}))
         else:
             break
-    monkeypatch.setattr(disk, "write", whole)
+    monkeypatch.setattr(atomic, "write", whole)
     deploy(grid, federation_of(lasso()), METHOD, tmp_path, TWO, **ARGUMENTS)
     assert len(events(tmp_path, "resume")) > 5
     assert distance(xbar_of(tmp_path), undisturbed()) < 1e-12
@@ -178,7 +166,7 @@ def test_a_run_may_be_continued_with_more_rounds(tmp_path: Path) -> None:
 
 
 def test_two_servers_cannot_serve_one_run(tmp_path: Path) -> None:
-    with disk.locked(tmp_path / "server" / "feddr"), pytest.raises(RuntimeError, match="another process"):
+    with lock.locked(tmp_path / "server" / "feddr"), pytest.raises(RuntimeError, match="another process"):
         run(FakeGrid(), tmp_path)
 
 

@@ -13,8 +13,9 @@ from safetensors.numpy import load_file
 import feddr
 from feddr import flower, plots, tree
 from feddr.engines.shared.evaluation import Evaluator
-from feddr.flower import disk, wire
 from feddr.flower import run as running
+from feddr.flower import wire
+from feddr.storage import tensors
 from tests.flower.fake_grid import FakeGrid, FakeNode, Fate, fields
 from tests.flower.federations import (
     app_for,
@@ -129,7 +130,7 @@ def test_metrics_of_server_and_nodes_are_those_of_the_simulator(tmp_path: Path, 
     history = deploy(grid, federation, METHOD, tmp_path, rounds=4, precision="float64", evaluate_every=2)
     xbar = xbar_of(tmp_path)
     template = tree.cast(problem.init, np.float64)
-    model = disk.restore(template, {key.removeprefix("xbar."): array for key, array in xbar.items()})
+    model = tensors.restore(template, {key.removeprefix("xbar."): array for key, array in xbar.items()})
     expected = Evaluator(problem, np.float64).at(model)
     for name in ("F", "f", "train_loss", "train_accuracy", "test_accuracy", "sparsity"):
         assert getattr(history.last, name) == pytest.approx(expected[name], rel=1e-9), name

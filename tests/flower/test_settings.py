@@ -118,7 +118,7 @@ def test_the_run_config_overrides_settings() -> None:
         "feddr.deadline": 30,
         "feddr.min-replies": 0,
         "feddr.max-distance": 0.0,
-        "feddr.runs.folder": "",
+        "feddr.folder": "",
         "feddr.ttl": 60.5,
         "mode": "async",
     }

@@ -17,7 +17,7 @@ from feddr.engines.shared.randomness import client_rng
 from feddr.flower import run as running
 from feddr.flower.settings import Settings
 from feddr.local import Subproblem
-from tests.flower.fake_grid import FakeGrid, FakeNode, Fate, fields
+from tests.flower.fake_grid import Crash, FakeGrid, FakeNode, Fate, fields
 from tests.flower.federations import (
     QUIET,
     app_for,
@@ -149,10 +149,6 @@ def test_the_books_say_which_step_sizes_a_run_has(tmp_path: Path) -> None:
     assert [event["work"] for event in events(tmp_path, "node")] == pytest.approx(LENGTHS)
 
 
-class Crash(BaseException):
-    """The server's process ends, as with kill -9."""
-
-
 @pytest.mark.parametrize("pull", [4, 7, 11, 13])
 @pytest.mark.parametrize("method", [feddr.FedDR(eta=ETAS, alpha=1.3, init="joining"), feddr.FedDR()], ids=repr)
 def test_losses_and_restarts_leave_no_trace(tmp_path: Path, method: feddr.FedDR, pull: int) -> None:
@@ -164,16 +160,8 @@ def test_losses_and_restarts_leave_no_trace(tmp_path: Path, method: feddr.FedDR,
         lost = "reply" if seen[0] == 3 and message.metadata.message_type == "train" else ""
         return Fate(lost=lost, repeat=seen[0] % 2)
 
-    grid, pulls = FakeGrid(fate=unlucky), [0]
-    ordinary = grid.pull_messages
-
-    def pull_messages(ids: Any) -> Any:
-        pulls[0] += 1
-        if pulls[0] == pull:
-            raise Crash
-        return ordinary(ids)
-
-    grid.pull_messages = pull_messages  # type: ignore[assignment, method-assign]
+    grid = FakeGrid(fate=unlucky)
+    grid.crash_at(pull)
     with pytest.raises(Crash):
         run(tmp_path, method, grid, sampling=TWO)
     grid.restart_server()

@@ -8,6 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from feddr.commands import main
+from feddr.commands.console import REFUSED
 from feddr.storage import limits
 from feddr.validation.messages import LONGEST, one_line
 from tests.fuzz.broken_arguments import LATE
@@ -137,13 +138,13 @@ def test_a_picture_that_cannot_be_drawn_leaves_no_folder(tmp_path: Path, monkeyp
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("feddr.plots.save", lambda *_: json.loads("no picture"))
     result = CliRunner().invoke(main.app, ["data", "bundled", "--out", "a/b"])
-    assert result.exit_code == main.REFUSED
+    assert result.exit_code == REFUSED
     assert list(tmp_path.iterdir()) == []
 
 
 def test_no_words_are_answered_with_help() -> None:
     for words in ([], ["deploy"]):
         result = CliRunner().invoke(main.app, words)
-        assert result.exit_code == main.REFUSED
+        assert result.exit_code == REFUSED
         assert "Usage: " in result.stdout
         assert result.stderr == ""

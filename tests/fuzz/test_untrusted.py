@@ -21,11 +21,12 @@ from safetensors.numpy import load, save
 
 import feddr
 from feddr.checkpoint import CheckpointError, Checkpoints
-from feddr.checkpoint.folder import MANIFEST, STATE, Arrays, _sealed
+from feddr.checkpoint.folder import MANIFEST, STATE, _sealed
 from feddr.config import ConfigError
 from feddr.config.labels import check_file_name
 from feddr.datasets import files
 from feddr.storage import limits, untrusted
+from feddr.storage.tensors import Arrays
 from tests.checkpoint.small_runs import classes, go
 from tests.datasets.formats import idx_bytes
 from tests.fuzz.broken_configs import BASES

@@ -18,7 +18,7 @@ from typing import Any
 import feddr
 from feddr.checkpoint import Checkpoints
 from feddr.engines import asynchronous, simulate
-from feddr.storage.files import replace
+from feddr.storage.atomic import replace
 from tests.checkpoint.small_runs import ROUGH, classes, digest, go
 
 assert simulate is not None

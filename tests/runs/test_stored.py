@@ -8,14 +8,13 @@ from hypothesis import strategies as st
 
 from feddr import FederatedData
 from feddr.engines.clock.events import SERVER, Event
-from feddr.history import History
+from feddr.history import History, read_rows
 from feddr.runs.stored import (
     Contribution,
     Live,
     from_log,
     participation,
     read_participation,
-    read_rows,
     write_clients,
     write_participation,
 )

@@ -6,29 +6,10 @@ from typing import Any
 
 from feddr.tune import Executor, RunRecord, RunSpec
 from feddr.tune.jobs import record
+from tests.small_experiments import FEDAVG, FEDPD, toml
 
-TOML = """
-name = "small"
-rounds = 3
-evaluate_every = 2
-[data]
-name = "synthetic"
-r = 1.0
-s = 1.0
-num_clients = 3
-[model]
-name = "softmax"
-num_features = 60
-num_classes = 10
-[local]
-name = "SGD"
-lr = 0.01
-[[algorithm]]
-name = "FedDR"
-eta = 1.0
-"""
-TWO = TOML + '[[algorithm]]\nname = "FedPD"\neta = 1.0\n'
-THREE = TWO + '[[algorithm]]\nname = "FedAvg"\n'
+PLAIN = 'name = "FedDR"\neta = 1.0'
+TOML, TWO, THREE = toml(PLAIN), toml(PLAIN, FEDPD), toml(PLAIN, FEDPD, FEDAVG)
 
 
 def raw(text: str = TOML) -> dict[str, Any]:

@@ -11,9 +11,10 @@ import pytest
 from rich.console import Console
 
 from feddr.plots import tune
+from feddr.runs.progress import Pace
 from feddr.tune import RankedSetting, RunRecord, Search, Store, plan, rank, run, view
 from feddr.tune.jobs import record
-from feddr.tune.view import SearchBars, SearchLines, SearchPace, announce, table
+from feddr.tune.view import SearchBars, SearchLines, announce, table
 from tests.tune.small_searches import THREE, TWO, bowl, made_up, raw
 
 
@@ -46,7 +47,7 @@ def test_bars_for_a_terminal(tmp_path: Path) -> None:
 def test_the_time_that_is_left_follows_the_newest_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
     monkeypatch.setattr("time.perf_counter", lambda: now[0])
-    pace = SearchPace()
+    pace = Pace()
     now[0] += 50
     assert pace.left(10) == "0:08:20"
     for _ in range(40):

@@ -13,8 +13,6 @@ from feddr.prox.regulariser import Prox
 from feddr.sampling import Full, Sampling
 from feddr.tree import Tree
 
-"""From (x, eta) to prox_{eta g}(x)."""
-
 
 class Uploads(NamedTuple):
     """What the server knows of a round.

@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 from feddr.engines.clock.events import Event
 from feddr.history import COLUMNS, COUNTERS, History, Row
+from feddr.storage import tensors
+from feddr.storage.tensors import Arrays as Arrays
 from feddr.tree import Tree
-
-Arrays = dict[str, NDArray[Any]]
 
 SEGMENT = 32 * 2**20
 """Bytes of client states that are packed at a time, about."""
@@ -36,8 +36,7 @@ def flatten(name: str, a: Tree) -> Arrays:
 
 def unflatten(name: str, template: Tree, arrays: Arrays) -> Tree:
     """Return the tree that ``flatten`` took apart; the template has its structure."""
-    leaves, structure = jax.tree.flatten(template)
-    return jax.tree.unflatten(structure, [_like(leaf, arrays[f"{name}.{j}"]) for j, leaf in enumerate(leaves)])
+    return tensors.rebuild(template, [arrays[f"{name}.{j}"] for j, _ in enumerate(jax.tree.leaves(template))])
 
 
 def add_prefix(name: str, arrays: Arrays) -> Arrays:
@@ -108,20 +107,12 @@ def segments(clients: Mapping[int, Any]) -> Iterator[Arrays]:
 
 def fill(clients: MutableMapping[int, Any], template: Any, stored: Iterable[Arrays]) -> None:
     """Put the states that ``segments`` yielded into a store, in their order."""
-    leaves, structure = jax.tree.flatten(template)
+    size = len(jax.tree.leaves(template))
     for segment in stored:
         for row, i in enumerate(segment["clients"].tolist()):
-            found = [_like(leaf, segment[f"leaf.{j}"][row]) for j, leaf in enumerate(leaves)]
-            clients[i] = jax.tree.unflatten(structure, found)
+            clients[i] = tensors.rebuild(template, [segment[f"leaf.{j}"][row] for j in range(size)])
 
 
 def _stack(ids: list[int], states: list[list[NDArray[Any]]]) -> Arrays:
     columns = {f"leaf.{j}": np.stack(column) for j, column in enumerate(zip(*states, strict=True))}
     return {"clients": np.array(ids, np.int64), **columns}
-
-
-def _like(leaf: Any, array: Any) -> Any:
-    """Return an array of its own; a plain number where the template has one, since the two combine differently."""
-    if np.shape(array) != np.shape(leaf):
-        raise ValueError(f"The state needs an array of shape {np.shape(leaf)}, got {np.shape(array)}.")
-    return array.item() if type(leaf) in (int, float) else np.array(array)

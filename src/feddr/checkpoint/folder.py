@@ -16,13 +16,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
 import feddr
-from feddr.storage import files, limits, untrusted
-
-Arrays = dict[str, NDArray[Any]]
+from feddr.storage import atomic, limits, tensors, untrusted
+from feddr.storage.tensors import Arrays
 
 FORMAT = 1
 """The version of the format; another one is refused."""
@@ -32,7 +28,6 @@ KEPT = 2
 
 MANIFEST, STATE = "manifest.json", "state.safetensors"
 _FILE = re.compile(r"state\.safetensors|clients-\d+\.safetensors")
-_BLOCK = 2**20
 
 
 class CheckpointError(ValueError):
@@ -64,7 +59,7 @@ class Saved(NamedTuple):
 
     Examples
     --------
-    >>> import tempfile
+    >>> import tempfile, numpy as np
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     checkpoints = Checkpoints(Path(folder))
     ...     checkpoints.save(10, {"seed": 0}, {"xbar": np.zeros(2)}, clients=[])
@@ -100,7 +95,7 @@ class Checkpoints:
 
     Examples
     --------
-    >>> import tempfile
+    >>> import tempfile, numpy as np
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     checkpoints = Checkpoints(Path(folder))
     ...     checkpoints.save(10, {"seed": 0}, {"xbar": np.zeros(2)}, clients=[])
@@ -138,12 +133,12 @@ class Checkpoints:
                 "settings": dict(settings),
                 "files": listed,
             }
-            files.put(part / MANIFEST, _sealed(body).encode())
-            files.sync(part)
+            atomic.put(part / MANIFEST, _sealed(body).encode())
+            atomic.sync(part)
             if self.path(number).exists():
                 shutil.rmtree(self.path(number))
             os.rename(part, self.path(number))
-            files.sync(self.folder)
+            atomic.sync(self.folder)
         except OSError:
             shutil.rmtree(part, ignore_errors=True)
             raise
@@ -224,23 +219,16 @@ def _sealed(body: dict[str, Any]) -> str:
 
 
 def _write(path: Path, arrays: Arrays) -> dict[str, Any]:
-    from safetensors.numpy import save
-
-    data = save({name: np.asarray(array, order="C") for name, array in arrays.items()})
-    files.put(path, data)
+    data = tensors.dumps(arrays)
+    atomic.put(path, data)
     return {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
 
 
 def _read(path: Path) -> Arrays:
-    """Read a file whose header is not believed: safetensors refuses tensors that do not lie within its bytes."""
-    from safetensors import SafetensorError
-    from safetensors.numpy import load
-
     try:
-        found: Arrays = load(path.read_bytes())
-    except (SafetensorError, KeyError, ValueError) as error:
-        raise CheckpointError(f"{path}: cannot be used, {error}.") from None
-    return found
+        return tensors.loads(path.read_bytes(), path)
+    except tensors.DamagedError as error:
+        raise CheckpointError(str(error)) from None
 
 
 def _verify(name: str, path: Path, listed: Mapping[str, Any]) -> None:
@@ -251,10 +239,8 @@ def _verify(name: str, path: Path, listed: Mapping[str, Any]) -> None:
         raise CheckpointError(f"{name} is damaged: {path.name} has {size} bytes of {listed['bytes']}.")
     if size > limits.memory():
         raise CheckpointError(f"{name} cannot be read: {path.name} has {size:,} bytes, more than fit into memory.")
-    sha = hashlib.sha256()
     with open(path, "rb") as file:
-        while block := file.read(_BLOCK):
-            sha.update(block)
+        sha = hashlib.file_digest(file, "sha256")
     if sha.hexdigest() != listed["sha256"]:
         raise CheckpointError(f"{name} is damaged: {path.name} has changed since it was written.")
 

@@ -14,7 +14,7 @@ from feddr.checkpoint import encoding
 from feddr.checkpoint.encoding import Stateful
 from feddr.checkpoint.folder import CheckpointError, Checkpoints, CheckpointWarning
 from feddr.engines.shared.errors import DivergedError
-from feddr.storage.files import Lock
+from feddr.storage.lock import Lock
 
 if TYPE_CHECKING:
     from feddr.engines.shared.run import Run

@@ -6,10 +6,10 @@ The modules::
     run              feddr run, feddr compare
     theory           feddr theory; theory_answer formats its answer
     data             feddr data
-    tune             feddr tune
+    tune             feddr tune; tune_verdict says in words what a search found
     reproduce        feddr reproduce
     report           feddr report
     deploy           feddr deploy certs, check, server, node
     progress         progress bars, and the table of results
-    interrupts       Ctrl-C: finish the round and save, or stop at once
+    console          consoles, exit codes, errors in one line, options, and Ctrl-C
 """

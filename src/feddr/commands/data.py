@@ -1,15 +1,16 @@
 """The command ``feddr data``: a federation as a table and a picture."""
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from feddr import config as configs
+from feddr.commands.console import results
 from feddr.config import Component, ConfigError, toml
 from feddr.config.components import TABLE, hint, part, target
-from feddr.storage import files, untrusted
+from feddr.runs.progress import say
+from feddr.storage import atomic, untrusted
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from feddr.datasets.summary import Summary
 
 PICTURE, NUMBERS = "federation.png", "clients.csv"
-PLAIN_WIDTH = 120
 
 
 def data(
@@ -49,13 +49,10 @@ def data(
 
     summary = summarise(_load(chosen))
     folder = out if out is not None else Path("runs", f"data-{name}")
-    try:
-        with files.making(folder):
-            untrusted.check_links(folder)
-            _draw(chosen, summary, folder / PICTURE)
-            summary.to_csv(folder / NUMBERS)
-    except OSError as error:
-        raise ValueError(f"{folder}: cannot be written ({error.strerror}).") from None
+    with atomic.refusing(folder), atomic.making(folder):
+        untrusted.check_links(folder)
+        _draw(chosen, summary, folder / PICTURE)
+        summary.to_csv(folder / NUMBERS)
     _print(chosen, summary)
     typer.echo(f"Saved {PICTURE} and {NUMBERS} in {folder}.")
 
@@ -81,20 +78,17 @@ def _load(chosen: Component) -> "FederatedData":
 
 
 def _print(chosen: Component, summary: "Summary") -> None:
-    from rich.console import Console
-
-    console = Console() if sys.stdout.isatty() else Console(width=PLAIN_WIDTH)
-    console.print(_headline(chosen, summary), markup=False, highlight=False, soft_wrap=True)
+    console = results()
+    say(console, _headline(chosen, summary))
     console.print(table(summary))
     if summary.are_classes and len(summary.columns) > 1:
         import numpy as np
 
-        console.print(
+        say(
+            console,
             "Label skew is the total variation distance between a client's labels and everyone's: 0 alike, 1 nothing "
             "in common. Clients of these sizes with labels drawn at random would have "
             f"{np.median(summary.skew_by_chance):.2f} or so in the median.",
-            highlight=False,
-            soft_wrap=True,
         )
 
 

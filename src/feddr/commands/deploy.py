@@ -1,15 +1,14 @@
 """The commands ``feddr deploy certs``, ``check``, ``server`` and ``node``."""
 
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-REFUSED = 2
-PLAIN_WIDTH = 140
+from feddr.commands.console import FAILED, results
+
+WIDTH = 140
+"""Columns of the findings in a file or a pipe."""
 
 app = typer.Typer(no_args_is_help=True, help="Run FedDR on real machines over Flower.")
 
@@ -19,21 +18,7 @@ Certs = Annotated[
 State = Annotated[Path, typer.Option(metavar="DIR", help="Folder for state and logs, of this process alone.")]
 
 
-@contextmanager
-def _refusing() -> Iterator[None]:
-    """Report in one line what cannot be done."""
-    try:
-        yield
-    except ValueError as error:
-        typer.echo(f"feddr: {' '.join(str(error).split())}", err=True)
-        raise typer.Exit(REFUSED) from None
-    except ModuleNotFoundError as error:
-        typer.echo(f"feddr: deploy needs Flower, {error.name} is missing; pip install 'feddr[flower]'.", err=True)
-        raise typer.Exit(REFUSED) from None
-
-
 @app.command()
-@_refusing()
 def certs(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A new folder.")],
     host: Annotated[list[str] | None, typer.Option(help="Name or IP address of the server; may be repeated.")] = None,
@@ -52,7 +37,6 @@ def certs(
 
 
 @app.command()
-@_refusing()
 def check(
     superlink: Annotated[
         str | None, typer.Option(metavar="HOST:PORT", help="A SuperLink that should answer, for a node.")
@@ -63,7 +47,6 @@ def check(
     certs: Annotated[Path | None, typer.Option(metavar="DIR", help="Folder with certificates.")] = None,
 ) -> None:
     """Look at versions, ports, certificates, clock and SuperLink; the exit code is 1 if there is a problem."""
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
@@ -76,15 +59,14 @@ def check(
     findings = list(look(superlink, listen, certs))
     for what, verdict, found, remedy in findings:
         table.add_row(Text(verdict, colours[verdict]), what, Text(found), Text(remedy))
-    (Console() if sys.stdout.isatty() else Console(width=PLAIN_WIDTH)).print(table)
+    results(WIDTH).print(table)
     problems = sum(finding.verdict == "problem" for finding in findings)
     if problems:
         typer.echo(f"{problems} problem{'s' * (problems > 1)}.", err=True)
-        raise typer.Exit(1)
+        raise typer.Exit(FAILED)
 
 
 @app.command()
-@_refusing()
 def server(
     state: State,
     host: Annotated[str, typer.Option(help="Address to listen on, 0.0.0.0 for all.")] = "127.0.0.1",
@@ -102,7 +84,6 @@ def server(
 
 
 @app.command()
-@_refusing()
 def node(
     superlink: Annotated[str, typer.Option(metavar="HOST:PORT", help="Where the SuperLink listens.")],
     partition: Annotated[int, typer.Option(metavar="I", help="Number of the client that this node is, from 0.")],

@@ -7,6 +7,7 @@ import typer
 from typer.core import TyperGroup
 
 import feddr
+from feddr.commands.console import REFUSED, complain
 from feddr.commands.data import data
 from feddr.commands.deploy import app as deploy
 from feddr.commands.report import report
@@ -14,13 +15,13 @@ from feddr.commands.reproduce import reproduce
 from feddr.commands.run import compare, run
 from feddr.commands.theory import theory
 from feddr.commands.tune import tune
-from feddr.validation.messages import one_line, reason
-
-REFUSED = 2
-"""Exit code."""
+from feddr.validation.messages import reason
 
 UsageError: Any = typer.BadParameter.__base__
 """Wrong words on the command line: click's class where typer is built on click, and typer's own from 0.26 on."""
+
+EXTRAS = {"flwr": "flower", "cryptography": "flower", "grpc": "flower"}
+"""Modules that a command may need, and the extra that installs them."""
 
 
 class Commands(TyperGroup):
@@ -36,10 +37,16 @@ class Commands(TyperGroup):
             context, message = getattr(error, "ctx", None), error.format_message()
             remedy = "" if context is None else f" See {context.command_path} --help."
             if message:  # there is none where no words were given, and the help has been printed
-                typer.echo(f"feddr: {one_line(message + remedy)}", err=True)
+                complain(message + remedy)
             sys.exit(error.exit_code)
         except (ValueError, OSError, MemoryError) as error:
-            typer.echo(f"feddr: {one_line(reason(error))}", err=True)
+            complain(reason(error))
+            sys.exit(REFUSED)
+        except ModuleNotFoundError as error:
+            extra = EXTRAS.get((error.name or "").split(".")[0])
+            if extra is None:
+                raise
+            complain(f"{error.name} is missing; pip install 'feddr[{extra}]'.")
             sys.exit(REFUSED)
         sys.exit(code if isinstance(code, int) else 0)
 

@@ -1,19 +1,18 @@
 """Terminal output of ``feddr run`` and ``compare``: progress while methods run, and the table of results at the end."""
 
 import math
-import os
 import time
 from collections.abc import Callable, Iterable, Sequence
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
 from feddr.history import Row
 from feddr.runs.folder import Outcome
+from feddr.runs.progress import LiveBars, PlainLines, View, say
 
 if TYPE_CHECKING:
     from feddr.engines.shared.state import Progress as Report
@@ -21,20 +20,14 @@ if TYPE_CHECKING:
 STOPPING = "finishing this round, Ctrl-C again to stop at once"
 
 
-class ExperimentView(Protocol):
+class ExperimentView(View, Protocol):
     """Shows how the methods of an experiment get on, one after the other."""
-
-    def __enter__(self) -> Self: ...
-    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None: ...
 
     def begin(self, label: str) -> None:
         """Show that a method starts."""
 
     def update(self, report: "Report") -> None:
         """Show that it has completed a round."""
-
-    def stopping(self) -> None:
-        """Show that it was asked to stop; this is called by a signal handler, in the midst of anything."""
 
     def end(self, status: str) -> None:
         """Show how it has ended."""
@@ -45,69 +38,42 @@ def view(labels: Sequence[str], rounds: int, console: Console) -> ExperimentView
     return MethodBars(labels, rounds, console) if console.is_terminal else MethodLines(console)
 
 
-class MethodLines:
+class MethodLines(PlainLines):
     """A line every tenth of the rounds, or so: rounds that were evaluated are preferred."""
 
     def __init__(self, console: Console) -> None:
-        self.console, self.pace, self.due = console, RoundPace(""), 0
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        """Nothing is open."""
+        super().__init__(console, STOPPING)
+        self.method = RoundPace("")
 
     def begin(self, label: str) -> None:
         """Remember who runs."""
-        self.pace, self.due = RoundPace(label), 0
+        self.method, self.due = RoundPace(label), 0
 
     def update(self, report: "Report") -> None:
         """Print a line, if it is time."""
-        words, tenth = self.pace.words(report), max(1, report.rounds // 10)
+        words, tenth = self.method.words(report), max(1, report.rounds // 10)
         overdue = report.round >= self.due + tenth or report.round == report.rounds
         if overdue or (report.round >= self.due and report.row is not None):
-            self._print(f"{self.pace.label}: round {', '.join(words.values())}, {self.pace.seconds:.0f} s")
+            line = f"{self.method.label}: round {', '.join(words.values())}, {self.method.seconds:.0f} s"
+            say(self.console, line)
             self.due = report.round + tenth
-
-    def stopping(self) -> None:
-        """Say so past the streams, which the signal may have interrupted."""
-        os.write(2, f"{STOPPING}\n".encode())
 
     def end(self, status: str) -> None:
         """Print how it ended, if not well."""
         if status != "finished":
-            self._print(f"{self.pace.label}: {status}")
-
-    def _print(self, line: str) -> None:
-        self.console.print(line, markup=False, highlight=False, soft_wrap=True)
+            say(self.console, f"{self.method.label}: {status}")
 
 
-class MethodBars:
+class MethodBars(LiveBars):
     """A bar for each method, redrawn in place."""
 
     def __init__(self, labels: Sequence[str], rounds: int, console: Console) -> None:
         columns = [TextColumn(f"{{task.fields[{name}]}}", justify="right") for name in RoundPace.WORDS]
-        self.progress = Progress(
-            TextColumn("{task.description}", markup=False),
-            BarColumn(8),
-            *columns,
-            TimeElapsedColumn(),
-            TextColumn("eta"),
-            TimeRemainingColumn(),
-            console=console,
-            refresh_per_second=4,
-        )
+        times = TimeElapsedColumn(), TextColumn("eta"), TimeRemainingColumn()
+        super().__init__(console, BarColumn(8), *columns, *times)
         self.pace = RoundPace(labels[0])
         blank: dict[str, Any] = dict.fromkeys(RoundPace.WORDS, "")
         self.tasks = {label: self.progress.add_task(label, total=rounds, start=False, **blank) for label in labels}
-
-    def __enter__(self) -> Self:
-        self.progress.start()
-        return self
-
-    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        """Leave the bars as they are."""
-        self.progress.stop()
 
     def begin(self, label: str) -> None:
         """Start the clock of a bar."""

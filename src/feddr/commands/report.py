@@ -32,18 +32,15 @@ def report(
 
     from feddr.report.gather import gather
     from feddr.report.page import page
-    from feddr.storage import files
+    from feddr.storage import atomic
 
     data = gather(runs)
     for run in data["runs"]:
         if not any(method["rows"] for method in run["methods"]):
             raise ValueError(f"{run['path']} has no evaluations yet; wait for the first, or use --watch.")
     text = page(data)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        files.replace(path, text.encode())
-    except OSError as error:
-        raise ValueError(f"{path}: cannot be written, {error.strerror}.") from None
+    with atomic.refusing(path):
+        atomic.write(path, text.encode())
     typer.echo(f"Saved {path}, {len(text.encode()) / 1000:,.0f} kB.")
 
 

@@ -5,17 +5,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 
-from feddr.storage import untrusted
-from feddr.validation.messages import one_line
+from feddr.commands.console import FAILED, INTERRUPTED, Interrupts, Quiet, complain, messages
+from feddr.runs.progress import say
+from feddr.storage import atomic, untrusted
 
 if TYPE_CHECKING:
     from feddr.reproduce.plan import Plan
     from feddr.tune import Executor, RunRecord
 
 OUT = Path("runs/reproduce")
-INTERRUPTED, FAILED = 130, 1
 
 
 def reproduce(
@@ -35,7 +34,7 @@ def reproduce(
         int | None, typer.Option(metavar="N", min=0, help="Runs at a time, one a core by default; 0: in this process.")
     ] = None,
     show: Annotated[bool, typer.Option("--list", help="Say what there is and what is left to do, and end.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Print nothing but errors.")] = False,
+    quiet: Quiet = False,
 ) -> None:
     """Reproduce the figures of the paper, at the global model and personalised; runs that are there are kept."""
     from feddr.reproduce import FIGURES, Plan, Runs, experiments_folder, rows
@@ -73,32 +72,30 @@ def _list(plan: "Plan") -> None:
 
 
 def _execute(plan: "Plan", everything: "Plan", folder: Path, workers: int | None, quiet: bool) -> int:
-    from feddr.commands.interrupts import Interrupts
     from feddr.reproduce import FIGURES, make, output, standings
     from feddr.reproduce.view import announce, view
 
     executor, count = _executor(workers)
-    console = Console(stderr=True, quiet=quiet)
+    console = messages(quiet)
     left = len(plan.missing())
     _prepare([folder / "runs", *(folder / name for name in plan.rows)])
-    console.print(announce(plan, left, count), markup=False, highlight=False, soft_wrap=True)
+    say(console, announce(plan, left, count))
     shown = view(left, console)
     trouble: list[RunRecord] = []
     with shown, Interrupts(shown.stopping, lambda: None) as interrupts:
         if left:
             trouble = make(plan, executor, shown.update, lambda: interrupts.asked)
-    say: Callable[[str], None] = typer.echo if not quiet else lambda _: None
+    tell: Callable[[str], None] = typer.echo if not quiet else lambda _: None
     for name, made in plan.rows.items():
         text = output.save(folder / name, FIGURES[name], made, plan)
-        say(f"{text}\nSaved in {folder / name}.\n")
+        tell(f"{text}\nSaved in {folder / name}.\n")
     # The summary is of all figures that have runs, also of those that were not asked for now.
     ranked = [one for name, made in everything.rows.items() for one in standings.standings(FIGURES[name], made, plan)]
-    say(f"{standings.save(folder, ranked)}\nSaved in {folder / 'summary.md'}.")
+    tell(f"{standings.save(folder, ranked)}\nSaved in {folder / 'summary.md'}.")
     for record in trouble:
-        said = f"{record.algorithm}, seed {record.seed}, {record.status}: {record.brief}"
-        typer.echo(f"feddr: {one_line(said)}", err=True)
+        complain(f"{record.algorithm}, seed {record.seed}, {record.status}: {record.brief}")
     if interrupts.asked and plan.missing():
-        typer.echo(f"feddr: interrupted; {len(plan.missing())} runs are left, the same command goes on.", err=True)
+        complain(f"interrupted; {len(plan.missing())} runs are left, the same command goes on.")
         return INTERRUPTED
     return FAILED if trouble else 0
 
@@ -107,15 +104,13 @@ def _prepare(folders: Sequence[Path]) -> None:
     """Refuse folders that cannot be written before the first run, not after the last."""
     for folder in folders:
         untrusted.check_links(folder)
-        try:
+        with atomic.refusing(folder):
             folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise ValueError(f"{folder}: cannot be written, {error.strerror}.") from None
 
 
 def _executor(workers: int | None) -> "tuple[Executor, int]":
     from feddr.reproduce import serial
-    from feddr.reproduce.worker import COMMAND
+    from feddr.reproduce.runs import COMMAND
     from feddr.storage.limits import cores
     from feddr.tune import Processes
 

@@ -2,7 +2,6 @@
 
 import shlex
 import signal
-import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -10,25 +9,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
-from rich.console import Console
 
 from feddr import config as configs
-from feddr.commands import progress
-from feddr.commands.interrupts import INTERRUPTED, Interrupts
+from feddr.commands import console, progress
+from feddr.commands.console import FAILED, INTERRUPTED, Interrupts, Quiet, complain
 from feddr.config import Config, ConfigError, RunArguments
 from feddr.runs.folder import CONFIG, Folder, Outcome
 from feddr.runs.trackers import TrackerTargets, TrackerWarning
-from feddr.validation.messages import one_line
 
 if TYPE_CHECKING:
     from feddr.engines.shared.state import Progress
     from feddr.problem import Problem
-
-FAILED = 1
-"""Exit code where every algorithm diverged, one is refused after others have run, or results cannot be written."""
-
-PLAIN_WIDTH = 120
-"""Columns of a table in a file or a pipe, which has no width of its own."""
 
 File = Annotated[Path | None, typer.Argument(metavar="CONFIG")]
 Sets = Annotated[
@@ -41,7 +32,6 @@ Out = Annotated[
 Threads = Annotated[
     int | None, typer.Option(metavar="N", min=1, help="Clients computed at a time, instead of one for each core.")
 ]
-Quiet = Annotated[bool, typer.Option("--quiet", help="Print nothing but errors.")]
 Resume = Annotated[
     Path | None, typer.Option(metavar="DIR", help="Go on with the run in this folder, instead of CONFIG and --out.")
 ]
@@ -146,9 +136,9 @@ def _execute(config: Config, out: Path | None, resume: Path | None, how: RunOpti
         _show(outcomes, folder)
     for outcome in outcomes:
         if outcome.reason:
-            _complain(f"{outcome.label} {outcome.status}: {outcome.reason}")
+            complain(f"{outcome.label} {outcome.status}: {outcome.reason}")
     if interrupted:
-        _complain(f"interrupted; what there is was saved in {folder.path}. {_again(folder, how)}")
+        complain(f"interrupted; what there is was saved in {folder.path}. {_again(folder, how)}")
         return INTERRUPTED
     return FAILED if all(outcome.diverged for outcome in outcomes) else 0
 
@@ -163,7 +153,7 @@ def _run_all(
     config: Config, problem: "Problem", runs: Sequence[RunArguments], folder: Folder, how: RunOptions
 ) -> tuple[list[Outcome], bool]:
     """Run the algorithms one after the other, save each when it has ended, and say whether that was cut short."""
-    view = progress.view([run.label for run in runs], config.rounds, Console(stderr=True, quiet=how.quiet))
+    view = progress.view([run.label for run in runs], config.rounds, console.messages(how.quiet))
     interrupts = Interrupts(view.stopping, folder.discard_if_empty, (signal.SIGINT, signal.SIGTERM))
     outcomes: list[Outcome] = []
     with _keeping(outcomes, folder, how), view, interrupts, _comparing(outcomes, folder, how):
@@ -191,7 +181,7 @@ def _keeping(outcomes: list[Outcome], folder: Folder, how: RunOptions) -> Iterat
     except ValueError as error:
         if all(outcome.label in before for outcome in outcomes):
             raise
-        _complain(f"{error} What was found before is kept in {folder.path}. {_again(folder, how)}")
+        complain(f"{error} What was found before is kept in {folder.path}. {_again(folder, how)}")
         raise typer.Exit(FAILED) from None
 
 
@@ -212,7 +202,7 @@ def _writing(folder: Folder, how: RunOptions) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        _complain(f"{folder.path}: the results cannot be written, {error.strerror}. {_again(folder, how)}")
+        complain(f"{folder.path}: the results cannot be written, {error.strerror}. {_again(folder, how)}")
         raise typer.Exit(FAILED) from None
 
 
@@ -221,8 +211,7 @@ def _again(folder: Folder, how: RunOptions) -> str:
 
 
 def _show(outcomes: Sequence[Outcome], folder: Folder) -> None:
-    console = Console() if sys.stdout.isatty() else Console(width=PLAIN_WIDTH)
-    console.print(progress.table(outcomes))
+    console.results().print(progress.table(outcomes))
     for outcome in outcomes:
         if outcome.result is not None and outcome.result.watch is not None:
             from feddr.certify import certificate
@@ -257,7 +246,7 @@ def _play(
 
     def warn(message: Warning | str, *where: Any, **more: Any) -> None:
         if isinstance(message, told):
-            _complain(f"{run.label}: {message}")
+            complain(f"{run.label}: {message}")
         else:
             show(message, *where, **more)
 
@@ -285,7 +274,3 @@ def _play(
         outcome = Outcome(run.label, "finished" if whole else cut, result.history, result)
     view.end(outcome.status)
     return outcome
-
-
-def _complain(message: str) -> None:
-    typer.echo(f"feddr: {one_line(message)}", err=True)

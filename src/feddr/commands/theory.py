@@ -10,6 +10,7 @@ import typer
 
 from feddr import config as configs
 from feddr.commands import theory_answer
+from feddr.commands.console import Sets
 from feddr.commands.theory_answer import Setting
 
 if TYPE_CHECKING:
@@ -26,9 +27,7 @@ def _flag(name: str, text: str) -> Any:
 
 def theory(
     config: Annotated[Path | None, typer.Argument(metavar="[CONFIG]", help="An experiment that has L and n.")] = None,
-    sets: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override a setting of CONFIG.")
-    ] = None,
+    sets: Sets = None,
     L: Annotated[float | None, _flag("L", "Smoothness of the clients' losses.")] = None,
     n: Annotated[int | None, _flag("n", "Number of clients.")] = None,
     participation: Annotated[int | None, _flag("participation", "Clients a round; all of them by default.")] = None,

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
 from rich.table import Table
+
+from feddr.commands.console import results
+from feddr.storage import atomic
 
 if TYPE_CHECKING:
     from feddr.theory import Recommendation
@@ -109,7 +111,7 @@ def show(answers: Sequence[Mapping[str, Any]], given: Collection[str], picture: 
     table.add_row(
         f"K for eps = {last['eps']:.4g}", *(f"{_count(one['K'])} {_unit(one)}" for one in answers), style="bold"
     )
-    console = Console()
+    console = results()
 
     def say(line: str) -> None:
         console.print(line, markup=False, highlight=False, soft_wrap=not sys.stdout.isatty())
@@ -131,10 +133,8 @@ def draw(answer: Mapping[str, Any], given: Collection[str], path: Path) -> None:
     whose = "given" if {"alpha", "eta"} <= set(given) else "recommended"
     label = f"{whose} for {answer['algorithm']}:\nalpha = {alpha:.3g}\neta = {L * eta:.3g} / L"
     title = f"Admissible step sizes, n = {answer['n']}"
-    try:
+    with atomic.refusing(path):
         plots.save(theory.region(curves, (alpha, eta), L=L, label=label, title=title), path)
-    except OSError as error:
-        raise ValueError(f"{path}: cannot be written, {error.strerror}.") from None
 
 
 def _title(answer: Mapping[str, Any]) -> str:

@@ -2,30 +2,26 @@
 
 import os
 import shlex
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 
-from feddr.validation.messages import one_line
+from feddr.commands.console import INTERRUPTED, Interrupts, Quiet, Sets, complain, messages, results
+from feddr.runs.progress import say
 
 if TYPE_CHECKING:
     from feddr.tune import Executor, RankedSetting, Search
 
 KEY = "KEY=VALUES"
-PLAIN_WIDTH = 120
 
 
 def tune(
     config: Annotated[
         Path, typer.Argument(metavar="CONFIG", help="An experiment; its table tune may hold the search.")
     ],
-    sets: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override a setting of CONFIG.")
-    ] = None,
+    sets: Sets = None,
     grid: Annotated[
         list[str] | None,
         typer.Option(metavar=KEY, help="Try algorithm.eta=1,10,100 or algorithm.eta=log:1:1000:4, all combinations."),
@@ -61,7 +57,7 @@ def tune(
     ray: Annotated[
         str | None, typer.Option(metavar="ADDRESS", help='Run on a Ray cluster; "local" starts one here.')
     ] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Print nothing but errors.")] = False,
+    quiet: Quiet = False,
 ) -> None:
     """Search for the best settings of each algorithm of CONFIG, by a metric at xbar, over several seeds."""
     from feddr import config as configs
@@ -97,18 +93,17 @@ def _execute(
     quiet: bool,
 ) -> int:
     """Do the search, keep what it finds, and return the exit code."""
-    from feddr.commands.interrupts import Interrupts
+    from feddr.commands.tune_verdict import verdict
     from feddr.runs.folder import Folder
     from feddr.tune import Store, output, rank, run, view
-    from feddr.tune.verdict import INTERRUPTED, verdict
 
-    console = Console(stderr=True, quiet=quiet)
+    console = messages(quiet)
     made = None if resume else Folder(replace(search.config, name=f"{search.config.name}-tune"), out)
     path = made.path if made is not None else resume or Path()
     again = shlex.join([*command, "--resume", str(path)])
     with Store(path, search) as store:
         for line in view.announce(search, sum(map(store.done, search.run_keys())), how):
-            console.print(line, markup=False, highlight=False, soft_wrap=True)
+            say(console, line)
         shown = view.view(search, store, console)
         try:
             with shown, Interrupts(shown.stopping, lambda: _hint(again)) as interrupts:
@@ -118,7 +113,7 @@ def _execute(
                 store.discard()
                 made.discard_if_empty()
         if not store.records:
-            _complain("interrupted before a run had ended; nothing is kept.")
+            complain("interrupted before a run had ended; nothing is kept.")
             return INTERRUPTED
         ranking = rank(search, store.records)
         configs = output.save(path, search, ranking)
@@ -126,7 +121,7 @@ def _execute(
             _report(search, ranking, path, configs)
         found = verdict(search, store, ranking, again)
         for line in found.complaints:
-            _complain(line)
+            complain(line)
         return found.code
 
 
@@ -134,8 +129,7 @@ def _report(search: "Search", ranking: "dict[str, list[RankedSetting]]", path: P
     from feddr.tune import best, view
     from feddr.tune.ranking import edges
 
-    console = Console() if sys.stdout.isatty() else Console(width=PLAIN_WIDTH)
-    console.print(view.table(search, ranking))
+    results().print(view.table(search, ranking))
     for line in edges(search, best(ranking)):
         typer.echo(line)
     command = "compare" if len(configs) == 1 and len(best(ranking)) > 1 else "run"
@@ -181,7 +175,3 @@ def _seeds(given: str | None) -> list[int] | None:
 def _hint(command: str) -> None:
     """Say how to go on, past the streams: this is called by a signal handler."""
     os.write(2, f"\ngo on with: {command}\n".encode())
-
-
-def _complain(message: str) -> None:
-    typer.echo(f"feddr: {one_line(message)}", err=True)

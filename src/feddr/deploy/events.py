@@ -1,10 +1,10 @@
 """The event log of a supervised process: a line of JSON in a file, and a line on stderr."""
 
-import datetime
-import json
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+
+from feddr.storage import jsonl
 
 
 @dataclass(frozen=True)
@@ -25,9 +25,8 @@ class Events:
 
     def write(self, level: str, event: str, text: str, **facts: object) -> None:
         """Append an event; ``text`` is what a person reads."""
-        time = datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")
+        time = jsonl.timestamp()
         line = {"time": time, "level": level, "source": self.source, "event": event, "text": text, **facts}
-        with open(self.path, "a", encoding="utf-8") as file:
-            file.write(json.dumps(line) + "\n")
+        jsonl.append(self.path, line)
         if not self.quiet:
             print(f"{time} {self.source}: {text}", file=sys.stderr, flush=True)

@@ -1,6 +1,5 @@
 """A supervised SuperNode: TLS beyond this machine, restarted when it exits, retried with pauses when it is refused."""
 
-import fcntl
 import os
 import subprocess
 import time
@@ -12,6 +11,7 @@ from feddr.deploy.address import Address
 from feddr.deploy.environment import environment, private_folder, program
 from feddr.deploy.events import Events
 from feddr.deploy.supervise import Cause, Supervisor
+from feddr.storage import lock
 
 REJOIN_WAIT = 65.0
 """Seconds before a refused node tries again.
@@ -79,8 +79,10 @@ def run(
                 if not line:
                     time.sleep(0.2)
 
-    with open(state / "lock", "w", encoding="utf-8") as lock:
-        _take(lock.fileno(), state)
+    # The node inherits the lock, and so holds it also when only its supervisor has died.
+    busy = ValueError(f"Another node uses {state}; stop it first, or give this one a folder of its own.")
+    with lock.locked(state, busy) as held:
+        os.set_inheritable(held, True)
         Supervisor(
             command,
             {TASK_POLL: "0.2", **environment(private_folder(state / "flwr"))},
@@ -88,7 +90,7 @@ def run(
             events,
             cause,
             watch,
-            lock=lock.fileno(),
+            lock=held,
         ).run()
 
 
@@ -134,12 +136,3 @@ def cause(output: str, code: int) -> Cause:
             "tls", "TLS failed: the certificate is not of this CA, not for this host, or expired.", level="error"
         )
     return Cause("ended", f"The node ended with exit code {code}.")
-
-
-def _take(lock: int, state: Path) -> None:
-    """Refuse a second node on one state folder, also when only the first one's supervisor has died."""
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise ValueError(f"Another node uses {state}; stop it first, or give this one a folder of its own.") from None
-    os.set_inheritable(lock, True)

@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from feddr import tree
 from feddr.algorithms import Algorithm
 from feddr.algorithms.algorithm import ProblemLike
@@ -16,7 +14,7 @@ from feddr.engines.shared.state import RunState
 from feddr.history import History
 from feddr.local import LocalSolver
 from feddr.sampling import Sampling
-from feddr.storage import files
+from feddr.storage import atomic, tensors
 from feddr.tree import Tree
 
 if TYPE_CHECKING:
@@ -76,22 +74,19 @@ class Result:
 
         A certificate is written to certificate.json; a run with a clock has time.png and timeline.png, too.
         """
-        from safetensors.numpy import save
-
         from feddr import plots
 
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
-        with files.replacing(folder / "history.csv") as path:
+        with atomic.replacing(folder / "history.csv") as path:
             self.history.to_csv(path)
-        arrays = {name: np.asarray(leaf, order="C") for name, leaf in tree.named(self.params).items()}
-        files.replace(folder / "model.safetensors", save(arrays))
-        files.replace(folder / "settings.json", (json.dumps(self.settings, indent=2) + "\n").encode())
+        atomic.replace(folder / "model.safetensors", tensors.dumps(tree.named(self.params)))
+        atomic.replace(folder / "settings.json", (json.dumps(self.settings, indent=2) + "\n").encode())
         if self.watch is not None:
             from feddr.certify import certificate
 
             found = json.dumps(certificate(self).to_dict(), indent=2)
-            files.replace(folder / "certificate.json", (found + "\n").encode())
+            atomic.replace(folder / "certificate.json", (found + "\n").encode())
         name = type(self.algorithm).__name__
         plots.save(plots.curves({name: self.history}), folder / "curves.png")
         if plots.has_time({name: self.history}):

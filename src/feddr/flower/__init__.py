@@ -40,12 +40,12 @@ except ImportError as error:
     raise ImportError("feddr.flower needs Flower; install it with: pip install 'feddr[flower]'") from error
 
 from feddr.flower.deployment import Abandoned
-from feddr.flower.disk import DamagedError
 from feddr.flower.federation import Federation
 from feddr.flower.inspect import Books, audit, read_run
 from feddr.flower.node import client_app
 from feddr.flower.refused import REASONS, Refused
 from feddr.flower.server import server_app
+from feddr.storage.tensors import DamagedError
 
 __all__ = [
     "REASONS",

@@ -11,9 +11,9 @@ import numpy as np
 
 from feddr.algorithms import Deployable, Roles
 from feddr.flower import steps
-from feddr.flower.clock import TimeSource
 from feddr.flower.deployment import LONGEST_WAIT, Abandoned
 from feddr.flower.federation import Federation
+from feddr.flower.mailbox import TimeSource
 from feddr.flower.membership import Roster
 from feddr.flower.progress import ProgressTable
 from feddr.flower.settings import Settings

@@ -4,9 +4,8 @@ Flower reports a node that is gone. It does not when a node stops and is back, u
 before Flower has looked: the task that it had is lost, and nothing says so until the time to live is over.
 """
 
-from feddr.flower.clock import TimeSource
 from feddr.flower.journal import Journal
-from feddr.flower.mailbox import Post, Reply
+from feddr.flower.mailbox import Post, Reply, TimeSource
 from feddr.flower.membership import Roster
 from feddr.flower.messages import Checkup, Working
 from feddr.flower.refused import Refused

@@ -7,11 +7,10 @@ from collections.abc import Iterator, Sequence
 from feddr.algorithms import Asynchronous, Deployable
 from feddr.flower import steps, validate, wire
 from feddr.flower.checkup import Checkups
-from feddr.flower.clock import TimeSource
 from feddr.flower.federation import Federation
 from feddr.flower.journal import Journal, plain
 from feddr.flower.ledger import Ledger
-from feddr.flower.mailbox import GONE, Post, Reply
+from feddr.flower.mailbox import GONE, Post, Reply, TimeSource
 from feddr.flower.membership import Pauses, Roster
 from feddr.flower.messages import Metrics, TaskHeader
 from feddr.flower.metrics import MetricsWriter

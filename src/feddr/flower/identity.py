@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from feddr import tree
-from feddr.flower import disk
 from feddr.flower.messages import NAME
+from feddr.storage import tensors
 from feddr.tree import Tree
 
 
@@ -33,7 +33,7 @@ def check_name(name: str) -> str:
 def rules(algorithm: Any, precision: str, init: Tree) -> str:
     """Return the digest of what both sides compute with."""
     sha = hashlib.sha256(f"{algorithm!r} {precision}".encode())
-    for name, leaf in disk.flatten(tree.cast(init, np.dtype(precision))).items():
+    for name, leaf in tensors.flatten(tree.cast(init, np.dtype(precision))).items():
         sha.update(f"{name} {leaf.dtype.str} {leaf.shape}".encode())
         sha.update(leaf.tobytes())
     return sha.hexdigest()

@@ -10,11 +10,11 @@ import numpy as np
 from feddr import tree
 from feddr.algorithms import Algorithm, Deployable, Roles
 from feddr.algorithms.step_sizes import StepSizes
-from feddr.flower import disk
 from feddr.flower.federation import Federation
 from feddr.flower.ledger import Ledger, roles
 from feddr.flower.records import Entry
 from feddr.prox.compiled import compiled_prox
+from feddr.storage import tensors
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Books:
     version: int
     settings: dict[str, Any]
     weights: list[float]
-    server: disk.Arrays
+    server: tensors.Arrays
     entries: dict[int, Entry]
     pending: int
     step_sizes: dict[str, Any]
@@ -64,9 +64,9 @@ class Books:
         """The last update accepted from each client that was heard from."""
         return {client: entry.number for client, entry in self.entries.items()}
 
-    def table(self, client: int) -> disk.Arrays:
+    def table(self, client: int) -> tensors.Arrays:
         """Return the arrays of what was accepted last from a client, such as its xhat_i."""
-        return disk.read(self.folder / self.entries[client].accepted).arrays
+        return tensors.read(self.folder / self.entries[client].accepted).arrays
 
 
 def read_run(folder: str | Path) -> Books:
@@ -130,7 +130,7 @@ def audit(folder: str | Path, algorithm: Algorithm, federation: Federation) -> f
     return ledger.audit()
 
 
-def _newest(folder: Path) -> tuple[int, disk.Snapshot]:
-    for found in disk.Generations(folder / "state").whole():
+def _newest(folder: Path) -> tuple[int, tensors.Snapshot]:
+    for found in tensors.Generations(folder / "state").whole():
         return found
     raise FileNotFoundError(f"There are no books of a run in {folder}; the folder is <root>/server/<name>.")

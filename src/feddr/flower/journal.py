@@ -1,9 +1,9 @@
 """The append-only log of a deployed run: one JSON object a line, for grep and for programs; no data, no keys."""
 
-import json
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+
+from feddr.storage import jsonl
 
 LONGEST = 300
 """Characters of a text from elsewhere that are kept."""
@@ -18,14 +18,12 @@ class Journal:
 
     def write(self, event: str, **fields: Any) -> None:
         """Add a line."""
-        now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         line = {
-            "time": now,
+            "time": jsonl.timestamp().replace("+00:00", "Z"),
             "event": event,
             **{key: plain(value) if isinstance(value, str) else value for key, value in fields.items()},
         }
-        with open(self.path, "a", encoding="utf-8") as file:
-            file.write(json.dumps(line) + "\n")
+        jsonl.append(self.path, line)
 
 
 def plain(text: str) -> str:

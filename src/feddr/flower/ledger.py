@@ -24,10 +24,11 @@ from feddr import tree
 from feddr.algorithms import Deployable, Roles
 from feddr.engines.shared.aggregation import WeightedUpload, weighted_sum
 from feddr.engines.shared.errors import check_finite
-from feddr.flower import disk, steps
+from feddr.flower import steps
 from feddr.flower.records import Counters, Entry, FileRetention, Pending, files
 from feddr.flower.refused import Refused
 from feddr.prox.regulariser import Prox
+from feddr.storage import atomic, tensors
 from feddr.tree import Tree
 
 TOLERANCE = 1e-12
@@ -75,7 +76,7 @@ class Ledger:
         algorithm: Deployable = roles.server
         self.folder, self.roles, self.algorithm, self.prox, self.x0 = folder, roles, algorithm, prox, x0
         self.settings, self.weights, self.uid, self.words = settings, roles.weights.tolist(), uid, words
-        self.states = disk.Generations(folder / "state")
+        self.states = tensors.Generations(folder / "state")
         self.server: Any = algorithm.server(tree.cast(x0, np.float64))
         self.initial: Tree = algorithm.absolute_upload(algorithm.client(x0, self._message()), x0)
         self.version = -1 if algorithm.full_start else 0
@@ -119,7 +120,7 @@ class Ledger:
         DamagedError
             Where neither generation is whole and adds up.
         """
-        states, problems = disk.Generations(folder / "state"), []
+        states, problems = tensors.Generations(folder / "state"), []
         for number, record in states.whole():
             header = record.header
             _compare(folder, header["settings"], settings)
@@ -127,7 +128,7 @@ class Ledger:
             try:
                 ledger.load(number, record)
                 error = ledger.audit()
-            except (disk.DamagedError, FileNotFoundError) as problem:
+            except (tensors.DamagedError, FileNotFoundError) as problem:
                 problems.append(str(problem))
                 continue
             if error <= TOLERANCE:
@@ -135,7 +136,7 @@ class Ledger:
                 return ledger
             problems.append(f"In state {number}, xtilde is {error:.1e} from the sum of the table.")
         if states.numbers():
-            raise disk.DamagedError(
+            raise tensors.DamagedError(
                 f"The run in {folder} cannot go on, none of its states is whole. {' '.join(problems)} "
                 "Put back a copy of the folder, or give the run another name."
             )
@@ -156,9 +157,9 @@ class Ledger:
                 "stale", f"client {client} has sent update {number}, its update {self.number(client)} is in the books"
             )
         change = self.algorithm.increment(counted, self.value(client), message)
-        file = f"table/{client}-{number}{disk.SUFFIX}"
-        disk.write(self.folder / file, disk.pack({"client": client, "number": number}, disk.flatten(counted)))
-        pending = Pending(client, client not in self.entries, factor, f"pending/{client}-{number}{disk.SUFFIX}")
+        file = f"table/{client}-{number}{tensors.SUFFIX}"
+        atomic.write(self.folder / file, tensors.pack({"client": client, "number": number}, tensors.flatten(counted)))
+        pending = Pending(client, client not in self.entries, factor, f"pending/{client}-{number}{tensors.SUFFIX}")
         self.pending.append(pending)
         self._changes[pending.file] = change
         before = self.entries[client].counted if client in self.entries else None
@@ -184,7 +185,7 @@ class Ledger:
     def commit(self) -> None:
         """Write everything down; after this it counts."""
         for file, change in self._changes.items():
-            disk.write(self.folder / file, disk.pack({}, disk.flatten(change)))
+            atomic.write(self.folder / file, tensors.pack({}, tensors.flatten(change)))
         self._changes = {}
         header = {
             "uid": self.uid,
@@ -197,7 +198,7 @@ class Ledger:
             "pending": self.pending,
             "counters": asdict(self.counters),
         }
-        self.states.save(self.serial + 1, header, disk.flatten(self.server))
+        self.states.save(self.serial + 1, header, tensors.flatten(self.server))
         self.serial += 1
         self._shelf.turn(files(self.entries.values(), self.pending))
 
@@ -215,21 +216,21 @@ class Ledger:
         return tree.cast(self.algorithm.broadcast(self.server), tree.leaves(self.x0)[0].dtype)
 
     def _table(self, file: str) -> Tree:
-        return disk.restore(self.initial, disk.read(self.folder / file).arrays)
+        return tensors.restore(self.initial, tensors.read(self.folder / file).arrays)
 
     def _read(self, pending: Pending) -> WeightedUpload:
         change = self._changes.get(pending.file)
         if change is None:
             template = self.algorithm.increment(self.initial, self.initial, self._message())
-            change = disk.restore(template, disk.read(self.folder / pending.file).arrays)
+            change = tensors.restore(template, tensors.read(self.folder / pending.file).arrays)
         weight = float(self.roles.mean_weights[pending.client])
         return WeightedUpload(weight, self.weights[pending.client], pending.new, change, pending.factor)
 
-    def load(self, serial: int, record: disk.Snapshot) -> None:
+    def load(self, serial: int, record: tensors.Snapshot) -> None:
         """Take over what a state says."""
         header = record.header
         self.serial, self.version = serial, header["version"]
-        self.server = disk.restore(self.server, record.arrays)
+        self.server = tensors.restore(self.server, record.arrays)
         self.entries = {int(client): Entry(*entry) for client, entry in header["clients"].items()}
         self.pending = [Pending(*pending) for pending in header["pending"]]
         self.counters = Counters(**header["counters"])

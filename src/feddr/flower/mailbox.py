@@ -4,14 +4,14 @@ Flower delivers a message at most once, and ends with a reply or an error: the a
 live is over (3), the node is gone (5). A message is remembered until then, and given up when its time to live is over.
 """
 
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from flwr.app import Message, MessageType, RecordDict
 from flwr.serverapp import Grid
 
-from feddr.flower.clock import TimeSource
 from feddr.flower.journal import Journal
 
 TYPES = {
@@ -30,6 +30,28 @@ EXPIRED = 3
 
 GONE = 5
 """Flower's code for a node that is not there any more."""
+
+
+class TimeSource(Protocol):
+    """Seconds that only grow, and a way to let them pass; tests have one of their own."""
+
+    def now(self) -> float:
+        """Return the time."""
+
+    def sleep(self, seconds: float) -> None:
+        """Wait."""
+
+
+class Monotonic:
+    """The computer's clock."""
+
+    def now(self) -> float:
+        """Return the seconds since some moment."""
+        return time.monotonic()
+
+    def sleep(self, seconds: float) -> None:
+        """Wait."""
+        time.sleep(seconds)
 
 
 @dataclass(frozen=True)

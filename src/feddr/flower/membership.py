@@ -7,9 +7,8 @@ A client belongs to the first node that claims it, until that node is gone.
 import math
 from typing import Any
 
-from feddr.flower.clock import TimeSource
 from feddr.flower.journal import Journal
-from feddr.flower.mailbox import Post, Reply
+from feddr.flower.mailbox import Post, Reply, TimeSource
 from feddr.flower.messages import Hello, Presence
 from feddr.flower.refused import Refused
 from feddr.flower.validate import MOST

@@ -2,7 +2,6 @@
 
 import dataclasses
 import math
-import os
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +9,12 @@ import numpy as np
 
 from feddr import precision, tree
 from feddr.engines.shared.evaluation import Evaluator
-from feddr.flower import disk
 from feddr.flower.federation import Federation
 from feddr.flower.messages import Metrics
 from feddr.flower.records import Counters
 from feddr.history import History, Row
 from feddr.problem import Problem
+from feddr.storage import atomic, tensors
 from feddr.tree import Tree
 
 
@@ -66,8 +65,7 @@ class MetricsWriter:
         )
         self.history.rows.append(row)
         self._save()
-        arrays = disk.flatten(x)
-        disk.write(self.folder / "model.safetensors", _safetensors(arrays))
+        atomic.write(self.folder / "model.safetensors", tensors.dumps(tensors.flatten(x)))
         return row
 
     def report(self, version: int, metrics: Metrics) -> Row | None:
@@ -99,9 +97,8 @@ class MetricsWriter:
         return {"g": g, "sparsity": zeros / tree.size(x)}
 
     def _save(self) -> None:
-        beside = self.folder / ".history.csv.part"
-        self.history.to_csv(beside)
-        os.replace(beside, self.folder / "history.csv")
+        with atomic.replacing(self.folder / "history.csv") as path:
+            self.history.to_csv(path)
 
 
 def _mean(values: list[tuple[float, int]]) -> float:
@@ -109,9 +106,3 @@ def _mean(values: list[tuple[float, int]]) -> float:
     used = [(value, count) for value, count in values if count > 0]
     total = sum(count for _, count in used)
     return math.fsum(value * count for value, count in used) / total if total else math.nan
-
-
-def _safetensors(arrays: disk.Arrays) -> bytes:
-    from safetensors.numpy import save
-
-    return save(arrays)

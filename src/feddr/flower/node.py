@@ -36,11 +36,12 @@ from feddr.engines.shared.errors import inaccurate, warn_inaccurate
 from feddr.engines.shared.evaluation import Evaluator
 from feddr.engines.shared.plain_clients import PlainClients
 from feddr.engines.shared.randomness import client_rng
-from feddr.flower import disk, identity, messages, steps, wire
-from feddr.flower.context import Given, given
+from feddr.flower import identity, messages, steps, wire
 from feddr.flower.messages import Checkup, Hello, Metrics, Presence, TaskHeader, UploadHeader, Working
+from feddr.flower.settings import Given, given
 from feddr.local import LocalSolver
 from feddr.problem import Problem
+from feddr.storage import lock, tensors
 from feddr.tree import Tree
 from feddr.xla import compilation_cache
 
@@ -176,7 +177,7 @@ class Node:
 
     def checkup(self, checkup: Checkup) -> Working:
         """Say whether a process of this client is at work."""
-        return Working(checkup.run, self.client, disk.is_locked(self._folder(checkup.run)))
+        return Working(checkup.run, self.client, lock.is_locked(self._folder(checkup.run)))
 
     def train(self, task: TaskHeader, arrays: Any) -> tuple[UploadHeader, Tree]:
         """Do the client's part, and write its state down; return what the server is to count for it."""
@@ -185,8 +186,8 @@ class Node:
         x0 = tree.cast(self.problem.init, dtype)
         message = self._read(arrays, x0, dtype, rules)
         folder = self._folder(task.run)
-        with disk.locked(folder):
-            states = disk.Generations(folder / "state")
+        with lock.locked(folder):
+            states = tensors.Generations(folder / "state")
             kept = self._choose(states, task, x0, message, rules)
             sub = rules.subproblem(kept.state, message)
             rng = client_rng(task.seed, self.client, kept.number)
@@ -195,7 +196,7 @@ class Node:
                 warn_inaccurate(solution, self.client, task.round, self.local, rules)
             state, _ = rules.finish(kept.state, message, sub, solution)
             number = kept.number + 1
-            states.save(number, {"uid": task.uid, "number": number}, disk.flatten(state))
+            states.save(number, {"uid": task.uid, "number": number}, tensors.flatten(state))
         upload = UploadHeader(
             run=task.run,
             uid=task.uid,
@@ -250,7 +251,9 @@ class Node:
             "test_accuracy": problem.accuracy(xbar, problem.data.test),
         }
 
-    def _choose(self, states: disk.Generations, task: TaskHeader, x0: Tree, message: Tree, rules: Deployable) -> Kept:
+    def _choose(
+        self, states: tensors.Generations, task: TaskHeader, x0: Tree, message: Tree, rules: Deployable
+    ) -> Kept:
         """Return where to go on from; the top of this file says why."""
         fresh = rules.client(x0, message)
         if task.accepted == 0:
@@ -259,7 +262,7 @@ class Node:
         number = task.accepted if task.accepted in own else max(own, default=0)
         if number < task.accepted:
             return Kept(rules.recover(message), task.accepted, rejoined=True)
-        return Kept(disk.restore(fresh, own[number]), number)
+        return Kept(tensors.restore(fresh, own[number]), number)
 
     def _rules(self, task: TaskHeader) -> Deployable:
         """Return the algorithm with this client's step sizes, if the task is for this node."""

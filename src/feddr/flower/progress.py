@@ -10,6 +10,7 @@ from rich.live import Live
 from rich.table import Table
 
 from feddr.history import Row
+from feddr.runs.progress import say
 
 EVERY = 5.0
 """Seconds between lines."""
@@ -65,11 +66,11 @@ class ProgressTable:
         if final or (moment >= self._shown + EVERY and line != self._line):
             self._shown, self._line = moment, line
             each = [f"{i}: {standing.words(now)}" for i, standing in _longest_silent(standings)]
-            self.console.print(f"{line}; {'; '.join(each)}", markup=False, highlight=False, soft_wrap=True)
+            say(self.console, f"{line}; {'; '.join(each)}")
 
     def say(self, text: str) -> None:
         """Show a line at once, such as a complaint."""
-        self.console.print(f"{self.name}: {text}", markup=False, highlight=False, soft_wrap=True)
+        say(self.console, f"{self.name}: {text}")
 
     def _head(self, version: int, standings: Mapping[int, ClientStatus]) -> str:
         here = sum(standing.here for standing in standings.values())

@@ -8,13 +8,12 @@ from flwr.serverapp import Grid
 
 from feddr import tree
 from feddr.algorithms import Algorithm, Asynchronous, Deployable, step_sizes
-from feddr.flower import census, disk, identity, rounds, steps
-from feddr.flower.clock import Monotonic, TimeSource
+from feddr.flower import census, identity, rounds, steps
 from feddr.flower.deployment import Deployment
 from feddr.flower.federation import Federation
 from feddr.flower.journal import Journal
 from feddr.flower.ledger import Ledger
-from feddr.flower.mailbox import Post
+from feddr.flower.mailbox import Monotonic, Post, TimeSource
 from feddr.flower.membership import Roster
 from feddr.flower.metrics import MetricsWriter
 from feddr.flower.progress import ProgressTable
@@ -23,6 +22,7 @@ from feddr.history import History
 from feddr.prox import Zero
 from feddr.prox.compiled import compiled_prox
 from feddr.sampling import Full, Sampling
+from feddr.storage import atomic, lock
 from feddr.xla import compilation_cache
 
 
@@ -39,10 +39,12 @@ def serve(
     clock = Monotonic() if clock is None else clock
     deployable = check(federation, algorithm, sampling, settings)
     compilation_cache.enable()
-    busy = f"The run {settings.name!r} is being served by another process; wait for it, or choose another name."
+    busy = RuntimeError(
+        f"The run {settings.name!r} is being served by another process; wait for it, or choose another name."
+    )
     what = "update" if isinstance(algorithm, Asynchronous) else "round"
     with (
-        disk.locked(settings.place, busy),
+        lock.locked(settings.place, busy),
         progress or ProgressTable(settings.name, what, settings.rounds) as shown,
     ):
         run = open_run(grid, federation, deployable, sampling, settings, clock, shown)
@@ -130,7 +132,7 @@ def _save_settings(place: Path, run: Deployment) -> None:
     if run.ledger.words:
         settings["step_sizes"] = run.ledger.words
     text = json.dumps({"engine": "flower", "name": run.settings.name, **settings}, indent=2)
-    disk.write(place / "settings.json", f"{text}\n".encode())
+    atomic.write(place / "settings.json", f"{text}\n".encode())
 
 
 def _save_picture(place: Path, run: Deployment) -> None:

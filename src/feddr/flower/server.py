@@ -6,10 +6,9 @@ from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
 from feddr.algorithms import Algorithm
-from feddr.flower.context import Given, given
 from feddr.flower.federation import Federation
 from feddr.flower.run import serve
-from feddr.flower.settings import Settings
+from feddr.flower.settings import Given, Settings, given
 from feddr.sampling import Full, Sampling
 
 

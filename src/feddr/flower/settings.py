@@ -1,13 +1,14 @@
 """Settings of a deployed run: the arguments of ``server_app``, and their names in Flower's run config."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import NoneType
-from typing import Any, get_args
+from typing import Any, TypeAlias, TypeVar, get_args
 
 import numpy as np
+from flwr.app import Context
 
 from feddr import precision as precisions
 from feddr.algorithms import Algorithm, Asynchronous
@@ -15,6 +16,10 @@ from feddr.flower import identity, wire
 from feddr.validation import scalars
 
 PREFIX = "feddr."
+
+T = TypeVar("T")
+Given: TypeAlias = T | Callable[[Context], T]
+"""What a user gives: a value, or a function from Flower's context to it where it depends on the run config."""
 
 
 @dataclass(frozen=True)
@@ -103,3 +108,8 @@ def _value(key: str, field: "dataclasses.Field[Any]", value: Any) -> Any:
     if type(value) is not wanted:
         raise ValueError(f"{key} must be of type {wanted.__name__}, got {value!r}.")
     return value
+
+
+def given(value: T | Callable[[Context], T], context: Context) -> T:
+    """Return a value that a user gives, or what his function makes of Flower's context."""
+    return value(context) if callable(value) else value

@@ -14,8 +14,8 @@ from flwr.app import Array, ArrayRecord, RecordDict
 from numpy.typing import NDArray
 
 from feddr import tree
-from feddr.flower import disk
 from feddr.flower.refused import Refused
+from feddr.storage import tensors
 from feddr.tree import Tree
 
 DENSE, BITS, INDEX = "numpy.ndarray", "feddr.bits", "feddr.index"
@@ -43,7 +43,7 @@ def broadcast(message: Tree, dtype: np.dtype[Any], form: str) -> Broadcast:
     ``"dense"`` leaves out zeros where this saves bytes.
     """
     message = tree.cast(message, dtype)
-    arrays = disk.flatten(message)
+    arrays = tensors.flatten(message)
     if form == "float16":
         with np.errstate(over="ignore"):
             short = {name: array.astype(np.float16) for name, array in arrays.items()}
@@ -58,7 +58,7 @@ def broadcast(message: Tree, dtype: np.dtype[Any], form: str) -> Broadcast:
 
 def encode(a: Tree, dtype: np.dtype[Any]) -> ArrayRecord:
     """Return a tree as dense arrays."""
-    return ArrayRecord({name: _dense(array) for name, array in disk.flatten(tree.cast(a, dtype)).items()})
+    return ArrayRecord({name: _dense(array) for name, array in tensors.flatten(tree.cast(a, dtype)).items()})
 
 
 def decode(record: ArrayRecord, template: Tree, dtype: np.dtype[Any], *, sent_by_server: bool = False) -> Tree:

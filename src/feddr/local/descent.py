@@ -11,8 +11,6 @@ import jax.numpy as jnp
 from feddr.prox.regulariser import Prox
 from feddr.tree import Tree
 
-"""From (x, eta) to prox_{eta g}(x)."""
-
 
 class Descent(Protocol):
     """What surrounds a step of length lr, of which ``taken`` is the sum so far."""

@@ -230,11 +230,15 @@ def _draw(axes: "Axes", histories: Mapping[str, History], panel: Panel) -> "dict
 
 def _log_scale(axes: "Axes", values: Sequence[float]) -> None:
     """Make the scale logarithmic, unless there are values that it cannot show or that a linear one shows as well."""
+    low, high = min(values), max(values)
+    if low > 0 and high >= 2 * low:
+        log_ticks(axes, low, high)
+
+
+def log_ticks(axes: "Axes", low: float, high: float) -> None:
+    """Make the scale of y logarithmic, with a few ticks as plain numbers also where it spans less than a decade."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-    low, high = min(values), max(values)
-    if not low > 0 or high < 2 * low:
-        return
     axes.set_yscale("log")
     subs = (1, 1.5, 2, 3, 4, 5, 7) if high < 10 * low else (1, 2, 5) if high < 100 * low else (1,)
     axes.yaxis.set_major_locator(LogLocator(subs=subs))

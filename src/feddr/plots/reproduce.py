@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from feddr.history import History
 from feddr.plots import COLOURS
+from feddr.plots.curves import log_ticks
 from feddr.reproduce.bands import band
 
 if TYPE_CHECKING:
@@ -134,20 +135,14 @@ def _draw(axes: "Axes", lines: "Lines", drawn: Mapping[str, LineStyle], metric: 
 
 
 def _loss_scale(axes: "Axes", lines: "Lines", metric: str, x: str) -> None:
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
-
     values = [point.mean for histories in lines.values() for point in band(histories, metric, x)]
     values = [value for value in values if math.isfinite(value) and value > 0]
     if not values:
         return
     low, high = max(LOSSES[0], min(values)), min(LOSSES[1], max(values))
     if high > low:
-        axes.set_yscale("log")
+        log_ticks(axes, low, high)
         axes.set_ylim(0.9 * low, 1.1 * high)
-        subs = (1, 1.5, 2, 3, 4, 6, 8) if high < 10 * low else (1, 2, 5) if high < 100 * low else (1,)
-        axes.yaxis.set_major_locator(LogLocator(subs=subs))
-        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-        axes.yaxis.set_minor_formatter(NullFormatter())
 
 
 class Dot(NamedTuple):

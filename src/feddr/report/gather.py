@@ -12,6 +12,7 @@ from typing import Any
 
 import feddr
 from feddr.config.labels import entries, labels
+from feddr.history import read_rows
 from feddr.report import reading
 from feddr.report.clients import federation, taking_part
 from feddr.report.formatting import call, words
@@ -147,7 +148,7 @@ def _single(folder: Path) -> dict[str, Any]:
 
 def _common(place: Path, history: Path, label: str) -> dict[str, Any]:
     with reading.reading(history):
-        rows = stored.read_rows(history)
+        rows = read_rows(history)
     settings = reading.table(place / SETTINGS) or _started(place / LOG)
     return {
         "label": label,

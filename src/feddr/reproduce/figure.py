@@ -9,7 +9,7 @@ from feddr import config as configs
 from feddr.config import ConfigError, toml
 from feddr.config.labels import entries, labels
 from feddr.config.overrides import override
-from feddr.reproduce.available_data import DATA, present
+from feddr.datasets.download import folder
 from feddr.tune.plan import alone
 
 Tables = dict[str, Any]
@@ -19,6 +19,12 @@ SEEDS = (4, 35, 21, 2, 6)
 
 Seed 3 is as near, but was looked at when the defaults of FedDR were chosen; 16, the next, is for tuning.
 """
+
+DATA = {
+    "femnist": (("train",),),
+    "mnist": (("mnist_writers.npz",), ("qmnist-train-labels*", "train-images*", "train-labels*")),
+}
+"""For each data set that needs files, sets of patterns of which one must be there; figures download nothing."""
 
 NAMES = {"sampling.m": "users a round"}
 """What keys that vary are called, where it is not by their last part."""
@@ -178,3 +184,16 @@ def _first(experiment: Experiment, folder: Path, data_dir: Path | None) -> tuple
     if experiment.optional:
         return None
     raise ConfigError(f"None of the data of {', '.join(experiment.files)} is there; give --data-dir.")
+
+
+def present(name: str, data_dir: Path | None) -> Path | None:
+    """Return the folder of a data set if its files are there.
+
+    Parameters
+    ----------
+    data_dir
+        A folder with a folder for each data set; None for the one that ``feddr.datasets`` uses.
+    """
+    place = folder(name, None) if data_dir is None else data_dir.expanduser() / name
+    found = any(all(any(place.glob(pattern)) for pattern in patterns) for patterns in DATA[name])
+    return place.absolute() if found else None

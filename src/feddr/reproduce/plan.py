@@ -70,7 +70,7 @@ def make(
     Parameters
     ----------
     executor
-        Who makes them: ``feddr.tune.Processes`` with ``worker.COMMAND``, or ``serial``.
+        Who makes them: ``feddr.tune.Processes`` with ``runs.COMMAND``, or ``serial``.
     notice
         Told of each record.
     stopping

@@ -4,30 +4,29 @@ A figure that is drawn again, or resumed after an interrupt, reuses the runs tha
 same run share it.
 """
 
-import csv
 import hashlib
 import json
 import math
-import os
-import time
-import traceback
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from feddr.config.labels import OWN, entries
-from feddr.history import COUNTERS, History, Row
-from feddr.storage import untrusted
+from feddr.history import History
+from feddr.storage import atomic, untrusted
 from feddr.theory import fixed_work
-from feddr.tune.jobs import RunRecord, RunSpec, judge, record
+from feddr.tune import pool
+from feddr.tune.jobs import RunRecord, RunSpec, attempt
 
 if TYPE_CHECKING:
-    from feddr.engines.shared.state import Progress
+    from feddr.config import RunArguments
 
 FORMAT = 1
 """Part of every digest: higher when equal settings no longer give equal histories."""
+
+COMMAND = (*pool.COMMAND, "feddr.reproduce.runs")
+"""Starts a process that makes runs of figures, for ``feddr.tune.Processes``."""
 
 AUTOMATIC = ("FedDR", "AsyncFedDR")
 """Methods that choose their step sizes where they are not given."""
@@ -98,12 +97,12 @@ class Runs:
             return None
         try:
             found = untrusted.json(path)
-            history = _read(path.with_suffix(".csv"))
+            history = History.from_csv(path.with_suffix(".csv"), older=True)
             if not history.rows and found["status"] != "diverged":
                 raise ValueError("its history has no rows")
             seconds = math.nan if found["seconds"] is None else found["seconds"]
             return Finished(history, found["status"], found["reason"], seconds)
-        except (OSError, TypeError, ValueError, KeyError, csv.Error) as error:
+        except (OSError, TypeError, ValueError, KeyError) as error:
             raise ValueError(f"{path} is not the record of a run ({error}); remove it to make the run again.") from None
 
     def job(self, label: str, tables: Mapping[str, Any]) -> RunSpec:
@@ -114,52 +113,26 @@ class Runs:
 
 def execute(job: RunSpec) -> RunRecord:
     """Make a run on one thread, keep it, and return how it ended; what fails by accident is not kept."""
-    from feddr.config import build, parse, perform
-    from feddr.engines.shared.errors import DivergedError
+    found, rows = attempt(job, _with_own_models)
+    if found.status not in ("refused", "failed"):
+        _keep(job, History(rows), found)
+    return found
+
+
+def _with_own_models(run: "RunArguments") -> "RunArguments":
     from feddr.reproduce.client_models import keeping
 
-    history, began, wanted = History(), time.perf_counter(), 0
-
-    def callback(progress: "Progress") -> bool:
-        nonlocal wanted
-        wanted = progress.rounds
-        history.rows.extend([progress.row] if progress.row is not None else [])
-        return False
-
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # a run that diverges ends with an error, or its curves show it
-            config = parse({key: value for key, value in job.config.items() if key != "tune"})
-            problem, (run,) = build(config)
-            run = run._replace(algorithm=keeping(run.algorithm)) if config.personal else run
-            history = perform(config, problem, run, threads=1, callback=callback).history
-        found = judge(job, history.rows, wanted, "", {"seconds": time.perf_counter() - began})
-    except DivergedError as error:
-        spent = time.perf_counter() - began
-        found = record(job, "diverged", round=error.round, reason=str(error), seconds=spent)
-    except ValueError as error:
-        return record(job, "refused", reason=str(error), seconds=time.perf_counter() - began)
-    except Exception:
-        return record(job, "failed", reason=traceback.format_exc(), seconds=time.perf_counter() - began)
-    _keep(job, history, found)
-    return found
+    return run._replace(algorithm=keeping(run.algorithm))
 
 
 def _keep(job: RunSpec, history: History, found: RunRecord) -> None:
     """Write the history and then, as a whole, the record, which says that the history is there."""
     folder, name = Path(job.settings["folder"]), job.settings["digest"]
     folder.mkdir(parents=True, exist_ok=True)
-    history.to_csv(folder / f"{name}.csv")
-    told = {"label": job.algorithm, "status": found.status, "reason": found.reason, "seconds": found.seconds}
-    new = folder / f"{name}.json.{os.getpid()}"
-    new.write_text(json.dumps(told | {"config": dict(job.config)}, indent=1) + "\n", encoding="utf-8")
-    os.replace(new, folder / f"{name}.json")
-
-
-def _read(path: Path) -> History:
-    """Read a history, also one from before a column was added."""
-    rows = []
-    for line in csv.DictReader(untrusted.read(path).decode().splitlines()):
-        values: dict[str, Any] = {k: int(v) if k in COUNTERS else float(v) for k, v in line.items()}
-        rows.append(Row(**values))
-    return History(rows)
+    # Two programs may make the same run at the same time.
+    with atomic.replacing(folder / f"{name}.csv", shared=True) as path:
+        history.to_csv(path)
+    reason = found.reason if found.status == "diverged" else ""
+    told = {"label": job.algorithm, "status": found.status, "reason": reason, "seconds": found.seconds}
+    with atomic.replacing(folder / f"{name}.json", shared=True) as path:
+        path.write_text(json.dumps(told | {"config": dict(job.config)}, indent=1) + "\n", encoding="utf-8")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Self
 from feddr.config import Config, ConfigError, dumps
 from feddr.history import COLUMNS, History
 from feddr.runs import stored
-from feddr.storage import files, untrusted
+from feddr.storage import atomic, lock, untrusted
 
 if TYPE_CHECKING:
     from feddr.data import FederatedData
@@ -63,7 +63,7 @@ class Folder:
 
     def __init__(self, config: Config, out: Path | None = None) -> None:
         self.config, self.done = config, dict[str, Outcome]()
-        self._lock: files.Lock | None = None
+        self._lock: lock.Lock | None = None
         self._resumed = False
         try:
             if out is None:
@@ -98,20 +98,16 @@ class Folder:
     def start(self) -> None:
         """Hold the folder, so that nobody else works in it, and write down what is needed to go on."""
         self._lock = _hold(self.path)
-        try:
-            files.replace(self.path / CONFIG, dumps(self.config).encode())
+        with atomic.refusing(self.path, ConfigError):
+            atomic.replace(self.path / CONFIG, dumps(self.config).encode())
             (self.path / CHECKPOINTS).mkdir()
             self._note()
-        except OSError as error:
-            raise ConfigError(f"{self.path}: cannot be written, {error.strerror}.") from None
 
     def describe(self, data: "FederatedData") -> None:
         """Write down the samples and labels of the clients, for reports."""
-        try:
+        with atomic.refusing(self.path, ConfigError):
             if not (self.path / stored.CLIENTS).exists():
                 stored.write_clients(self.path / stored.CLIENTS, data)
-        except OSError as error:
-            raise ConfigError(f"{self.path}: cannot be written, {error.strerror}.") from None
 
     def live(self, label: str) -> stored.Live:
         """Return where the rows of a method go while it runs, for those who follow it."""
@@ -143,11 +139,11 @@ class Folder:
         """Write the files of one method, and with them the config."""
         from feddr import plots
 
-        files.replace(self.path / CONFIG, dumps(self.config).encode())
+        atomic.replace(self.path / CONFIG, dumps(self.config).encode())
         folder = self.path / outcome.label
         folder.mkdir(exist_ok=True)
         if outcome.result is None:
-            with files.replacing(folder / "history.csv") as path:
+            with atomic.replacing(folder / "history.csv") as path:
                 outcome.history.to_csv(path)
         else:
             outcome.result.save(folder)
@@ -188,12 +184,12 @@ class Folder:
                 folder.rmdir()
 
     def _is_worthless(self) -> bool:
-        names = {path.name for path in self.path.iterdir()} - {CONFIG, CHECKPOINTS, stored.CLIENTS, files.LOCK}
+        names = {path.name for path in self.path.iterdir()} - {CONFIG, CHECKPOINTS, stored.CLIENTS, lock.HIDDEN}
         return not names and not any(self.path.glob(f"{CHECKPOINTS}/*/[0-9]*"))
 
     def _note(self) -> None:
         notes = {label: {"status": one.status, "reason": one.reason} for label, one in self.done.items()}
-        files.replace(self.path / CHECKPOINTS / PROGRESS, (json.dumps(notes, indent=1) + "\n").encode())
+        atomic.replace(self.path / CHECKPOINTS / PROGRESS, (json.dumps(notes, indent=1) + "\n").encode())
 
 
 def _ended(label: str, path: Path, status: str, reason: str) -> Outcome:
@@ -204,11 +200,9 @@ def _ended(label: str, path: Path, status: str, reason: str) -> Outcome:
     return found
 
 
-def _hold(folder: Path) -> files.Lock:
-    try:
-        return files.Lock(folder)
-    except OSError as error:
-        raise ConfigError(f"{folder}: cannot be written, {error.strerror}.") from None
+def _hold(folder: Path) -> lock.Lock:
+    with atomic.refusing(folder, ConfigError):
+        return lock.Lock(folder)
 
 
 def _new(path: Path) -> list[Path]:

@@ -2,16 +2,14 @@
 
 import contextlib
 import csv
-import json
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, NamedTuple
 
-from feddr.history import COLUMNS, COUNTERS, Row
-from feddr.storage import files, untrusted
+from feddr.history import COLUMNS, COUNTERS, Row, read_rows
+from feddr.storage import atomic, jsonl, untrusted
 
 if TYPE_CHECKING:
     from feddr.data import FederatedData
@@ -48,7 +46,7 @@ def participation(updates: Mapping[int, int], events: "Iterable[Event]" = ()) ->
     >>> from feddr.engines.clock.events import Event
     >>> job = Event(0, "sending", 0.0, 1.0, read=2, arrived=5)
     >>> participation({0: 1, 3: 2}, [job])[0]
-    Part(client=0, updates=1, measured=1, staleness_mean=3.0, staleness_max=3)
+    Contribution(client=0, updates=1, measured=1, staleness_mean=3.0, staleness_max=3)
     """
     arrived = ((event.client, event.arrived - event.read) for event in events if event.arrived >= 0)
     return _parts(updates, arrived)
@@ -57,12 +55,10 @@ def participation(updates: Mapping[int, int], events: "Iterable[Event]" = ()) ->
 def from_log(path: Path) -> list[Contribution]:
     """Return the same from the log of a deployed run; a client that sent an update again has sent one."""
     newest: dict[tuple[int, int], int] = {}
-    with open(path, encoding="utf-8") as file:
-        for line in file:
-            with contextlib.suppress(ValueError, KeyError, TypeError):  # the line that is being written
-                entry = json.loads(line)
-                if entry["event"] == "accepted":
-                    newest[int(entry["client"]), int(entry["number"])] = int(entry["staleness"])
+    for entry in jsonl.entries(path):
+        with contextlib.suppress(ValueError, KeyError, TypeError):
+            if entry["event"] == "accepted":
+                newest[int(entry["client"]), int(entry["number"])] = int(entry["staleness"])
     updates: dict[int, int] = {}
     for client, _ in newest:
         updates[client] = updates.get(client, 0) + 1
@@ -71,7 +67,7 @@ def from_log(path: Path) -> list[Contribution]:
 
 def write_participation(path: Path, parts: Sequence[Contribution]) -> None:
     """Write a line for each client that took part."""
-    with files.replacing(path) as beside, open(beside, "w", newline="", encoding="utf-8") as file:
+    with atomic.replacing(path) as beside, open(beside, "w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         writer.writerow(Contribution._fields)
         writer.writerows(parts)
@@ -79,11 +75,10 @@ def write_participation(path: Path, parts: Sequence[Contribution]) -> None:
 
 def read_participation(path: Path) -> list[Contribution]:
     """Read what ``write_participation`` wrote."""
-    with open(path, newline="", encoding="utf-8") as file:
-        reader = csv.reader(file)
-        if next(reader, None) != list(Contribution._fields):
-            raise ValueError(f"its first line must be {','.join(Contribution._fields)}")
-        return [Contribution(int(i), int(k), int(m), float(mean), float(most)) for i, k, m, mean, most in reader]
+    reader = csv.reader(untrusted.read(path).decode().splitlines())
+    if next(reader, None) != list(Contribution._fields):
+        raise ValueError(f"its first line must be {','.join(Contribution._fields)}")
+    return [Contribution(int(i), int(k), int(m), float(mean), float(most)) for i, k, m, mean, most in reader]
 
 
 def write_clients(path: Path, data: "FederatedData") -> None:
@@ -91,7 +86,7 @@ def write_clients(path: Path, data: "FederatedData") -> None:
     from feddr.datasets.summary import summarise
 
     if data.on_demand is None and {"x", "y"} <= set(data.train.samples):
-        with files.replacing(path) as beside:
+        with atomic.replacing(path) as beside:
             summarise(data).to_csv(beside)
 
 
@@ -125,22 +120,6 @@ class Live:
             for row in before:
                 writer.writerow({name: int(value) if name in COUNTERS else value for name, value in row.items()})
         self._begun = True
-
-
-def read_rows(path: Path) -> list[dict[str, float]]:
-    """Return the rows of a history that may be older than this program, or in the midst of being written."""
-    text = untrusted.read(path).decode()
-    reader = csv.DictReader(text[: text.rfind("\n") + 1].splitlines())
-    known = [name for name in reader.fieldnames or () if name in COLUMNS]
-    if "round" not in known:
-        raise ValueError("a history has a column round")
-    rows = []
-    for line in reader:
-        with contextlib.suppress(TypeError, ValueError):  # half a line, from a disk that was full
-            row = {name: float(line[name]) for name in known}
-            if math.isfinite(row["round"]):
-                rows.append(row)
-    return rows
 
 
 def _parts(updates: Mapping[int, int], arrived: Iterable[tuple[int, int]]) -> list[Contribution]:

@@ -1,8 +1,11 @@
-"""Storage: atomic writes, locks, limits and untrusted files; for checkpoints, run folders, deployments, searches.
+"""Storage: files that are whole or not there, locked while a process works with them, checked before they are believed.
 
 The modules::
 
-    files        atomic replacement of a file (fsync, rename), and a lock on a folder
-    limits       limits on sizes and memory
+    atomic       atomic writes (fsync and rename), and folders that are gone again where what follows fails
+    lock         one process at a time in a folder (flock)
+    tensors      named arrays in safetensors files with a header and a checksum; trees flattened and restored
+    jsonl        append-only logs, one JSON object a line
     untrusted    small files that somebody else may have written: read up to a limit, no symbolic links
+    limits       limits on sizes and memory
 """

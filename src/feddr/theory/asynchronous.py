@@ -20,7 +20,8 @@ sizes stay admissible with n replaced by 1 / max_i w_i, so n need not be whole; 
 import math
 from dataclasses import dataclass
 
-from feddr.theory import checks, rate
+from feddr.theory import checks
+from feddr.theory.rate import Rate
 
 
 def delay_factor(n: float, tau: int) -> float:
@@ -60,7 +61,7 @@ def boundary(alpha: float, L: float, c: float) -> float:
 
 
 @dataclass(frozen=True)
-class AsyncConstants:
+class AsyncConstants(Rate):
     """Constants of Theorem 4.1; made by `constants`. K counts updates, one client each.
 
     Examples
@@ -86,14 +87,6 @@ class AsyncConstants:
         """Return C_hat gap."""
         checks.nonnegative("gap", gap)
         return self.C_hat * gap
-
-    def bound(self, K: int, gap: float) -> float:
-        """Return the bound on the average of E ||G_eta(xbar^k)||^2 over k = 0..K."""
-        return rate.average(self.total(gap), K)
-
-    def rounds(self, epsilon: float, gap: float) -> int:
-        """Return the K after which a uniformly drawn xbar^k, k <= K, has E ||G_eta||^2 <= epsilon^2."""
-        return rate.rounds(self.total(gap), epsilon)
 
 
 def constants(L: float, n: float, p_hat: float, alpha: float, eta: float, *, tau: int, T: int) -> AsyncConstants:

@@ -18,7 +18,8 @@ constant differs.
 import math
 from dataclasses import dataclass
 
-from feddr.theory import checks, rate
+from feddr.theory import checks
+from feddr.theory.rate import Rate
 from feddr.theory.synchronous import Gammas
 
 THETA_LIMIT = 1 / 256
@@ -81,7 +82,7 @@ def best_gammas(L: float, p_hat: float, eta: float, theta_hat: float) -> Gammas:
 
 
 @dataclass(frozen=True)
-class RelativeConstants:
+class RelativeConstants(Rate):
     """Constants of the theorem on relative accuracies; made by `constants`. The errors are inside C: there is no M.
 
     Examples
@@ -105,14 +106,6 @@ class RelativeConstants:
         """Return C gap."""
         checks.nonnegative("gap", gap)
         return self.C * gap
-
-    def bound(self, K: int, gap: float) -> float:
-        """Return the bound on the average of E ||G_eta(xbar^k)||^2 over k = 0..K."""
-        return rate.average(self.total(gap), K)
-
-    def rounds(self, epsilon: float, gap: float) -> int:
-        """Return the K after which a uniformly drawn xbar^k, k <= K, has E ||G_eta||^2 <= epsilon^2."""
-        return rate.rounds(self.total(gap), epsilon)
 
 
 def constants(L: float, p_hat: float, eta: float, theta_hat: float, gammas: Gammas | None = None) -> RelativeConstants:

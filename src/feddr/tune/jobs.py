@@ -10,11 +10,12 @@ import math
 import time
 import traceback
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
 if TYPE_CHECKING:
+    from feddr.config import RunArguments
     from feddr.engines.shared.state import Progress
     from feddr.history import Row
 
@@ -176,6 +177,24 @@ def execute(job: RunSpec) -> RunRecord:
     >>> execute(job).status
     'refused'
     """
+    return attempt(job).record
+
+
+class Attempt(NamedTuple):
+    """What came of a job, and the rows of its history, as far as it came."""
+
+    record: RunRecord
+    rows: "list[Row]"
+
+
+def attempt(job: RunSpec, adapt: "Callable[[RunArguments], RunArguments] | None" = None) -> Attempt:
+    """Do what ``execute`` does, and return the history, too.
+
+    Parameters
+    ----------
+    adapt
+        Changes the run before it is begun, where clients' own models are asked for.
+    """
     from feddr.config import build, parse, perform
     from feddr.engines.clock.event_loop import ClockWarning
     from feddr.engines.shared.errors import DivergedError
@@ -189,25 +208,27 @@ def execute(job: RunSpec) -> RunRecord:
         rows.extend([progress.row] if progress.row is not None else [])
         return False
 
-    def spent() -> dict[str, Any]:
-        return _spent(rows) | {"seconds": time.perf_counter() - began}
+    def ended(status: Status, **more: Any) -> Attempt:
+        return Attempt(record(job, status, **more, **_spent(rows), seconds=time.perf_counter() - began), rows)
 
     try:
         with warnings.catch_warnings(record=True) as caught:
             # Numbers that overflow are found at the end, and told in the record.
             warnings.simplefilter("ignore", RuntimeWarning)
             warnings.simplefilter("always", ClockWarning)
-            config = parse(job.config)
+            config = parse({key: value for key, value in job.config.items() if key != "tune"})
             problem, (run,) = build(config)
+            run = run if adapt is None or not config.personal else adapt(run)
             rows = perform(config, problem, run, threads=1, callback=callback).history.rows
     except DivergedError as error:
-        return record(job, "diverged", round=error.round, reason=str(error), **spent())
+        return ended("diverged", round=error.round, reason=str(error))
     except ValueError as error:
-        return record(job, "refused", reason=str(error), **spent())
+        return ended("refused", reason=str(error))
     except Exception:
-        return record(job, "failed", reason=traceback.format_exc(), **spent())
+        return ended("failed", reason=traceback.format_exc())
     notes = " ".join(str(warning.message) for warning in caught if issubclass(warning.category, ClockWarning))
-    return judge(job, rows, wanted, notes, spent())
+    spent = _spent(rows) | {"seconds": time.perf_counter() - began}
+    return Attempt(judge(job, rows, wanted, notes, spent), rows)
 
 
 def judge(job: RunSpec, rows: "Sequence[Row]", wanted: int, notes: str, spent: Mapping[str, Any]) -> RunRecord:

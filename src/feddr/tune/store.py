@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from feddr.config import ConfigError, toml
-from feddr.storage import files, limits, untrusted
+from feddr.storage import atomic, limits, lock, untrusted
 from feddr.tune.jobs import RunRecord
 from feddr.tune.plan import Search
 
@@ -52,10 +52,11 @@ class Store:
         if path.exists():
             _check_same(folder, _search(path), spec)
         else:
-            files.replace(path, (json.dumps(spec, indent=2) + "\n").encode())
+            atomic.replace(path, (json.dumps(spec, indent=2) + "\n").encode())
         self._file = os.open(folder / RUNS, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
         try:
-            self._lock()
+            if not lock.acquire(self._file):
+                raise ConfigError(f"{folder} is in use by another search; wait for it, or use another --out.")
             for record in self._read():
                 self.records[record.key] = record
         except BaseException:
@@ -86,18 +87,6 @@ class Store:
         """Remove the files of a search that has found nothing."""
         (self.folder / RUNS).unlink()
         (self.folder / SEARCH).unlink()
-
-    def _lock(self) -> None:
-        try:
-            import fcntl
-        except ImportError:  # no such locks on Windows
-            return
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise ConfigError(
-                f"{self.folder} is in use by another search; wait for it, or use another --out."
-            ) from None
 
     def _read(self) -> Iterator[RunRecord]:
         if os.fstat(self._file).st_size > limits.RECORD:

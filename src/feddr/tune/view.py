@@ -1,19 +1,15 @@
 """Terminal output of a search: what it will do, how far it is, and a table at the end."""
 
 import math
-import os
-import time
-from collections import deque
 from collections.abc import Mapping, Sequence
-from datetime import timedelta
-from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, Protocol
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
+from feddr.runs.progress import LiveBars, Pace, PlainLines, View
 from feddr.tune.jobs import BETTER, RunRecord
 from feddr.tune.output import goal
 from feddr.tune.plan import Search
@@ -21,9 +17,6 @@ from feddr.tune.ranking import RankedSetting, best, rank, words
 from feddr.tune.store import Store
 
 STOPPING = "finishing the runs under way, Ctrl-C again to stop at once"
-
-NEWEST = 20
-"""Runs that the time that is left is estimated from."""
 
 TOP = 3
 """Settings of each algorithm in the table."""
@@ -83,91 +76,46 @@ def table(search: Search, ranking: Mapping[str, Sequence[RankedSetting]], top: i
     return result
 
 
-class SearchView(Protocol):
-    """Shows how a search gets on."""
-
-    def __enter__(self) -> Self: ...
-    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None: ...
+class RunsView(View, Protocol):
+    """Shows how many runs have ended."""
 
     def update(self, record: RunRecord) -> None:
         """Show that a run has ended."""
 
-    def stopping(self) -> None:
-        """Show that no more runs are begun; this is called by a signal handler, in the midst of anything."""
 
-
-def view(search: Search, store: Store, console: Console) -> SearchView:
+def view(search: Search, store: Store, console: Console) -> RunsView:
     """Return bars for a terminal, and now and then a line for a file or a pipe."""
     return SearchBars(search, store, console) if console.is_terminal else SearchLines(search, store, console)
 
 
-class SearchPace:
-    """When runs ended, and how long the others will take.
-
-    The newest runs count: the first of each process waits for imports and for the compiler.
-    """
-
-    def __init__(self) -> None:
-        self.began = time.perf_counter()
-        self.ends = deque([self.began], maxlen=NEWEST)
-
-    @property
-    def seconds(self) -> float:
-        """Since the start."""
-        return time.perf_counter() - self.began
-
-    def left(self, runs: int) -> str:
-        """Return the time that more runs will take, as in "0:03:20", when one has just ended."""
-        self.ends.append(time.perf_counter())
-        seconds = (self.ends[-1] - self.ends[0]) / (len(self.ends) - 1) * runs
-        return str(timedelta(seconds=round(seconds)))
-
-
-class SearchLines:
+class SearchLines(PlainLines):
     """A line every tenth of the runs, or so."""
 
     def __init__(self, search: Search, store: Store, console: Console) -> None:
-        self.search, self.store, self.console = search, store, console
-        self.pace, self.due = SearchPace(), 0
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        """Nothing is open."""
+        super().__init__(console, STOPPING)
+        self.search, self.store = search, store
 
     def update(self, record: RunRecord) -> None:
         """Print a line, if it is time."""
         done, size = _done(self.search, self.store), self.search.size
-        left = self.pace.left(size - done)
-        if done < self.due and done < size:
-            return
-        self.due = done + max(1, size // 10)
         last = f"{record.algorithm} {words(record.settings)}, seed {record.seed}: {_told(self.search, record)}"
-        line = f"{done}/{size} runs, {self.pace.seconds:.0f} s, {left} left; {last}"
-        self.console.print(line, markup=False, highlight=False, soft_wrap=True)
-
-    def stopping(self) -> None:
-        """Say so past the streams, which the signal may have interrupted."""
-        os.write(2, f"{STOPPING}\n".encode())
+        self.run_ended(done, size, last, every=max(1, size // 10))
 
 
-class SearchBars:
+class SearchBars(LiveBars):
     """A bar for each algorithm with its best setting so far, and one for the whole with the time that is left."""
 
     def __init__(self, search: Search, store: Store, console: Console) -> None:
         self.search, self.store = search, store
-        self.progress = Progress(
-            TextColumn("{task.description}", markup=False),
+        super().__init__(
+            console,
             BarColumn(12),
             TextColumn("{task.completed:.0f}/{task.total:.0f}", justify="right"),
             TextColumn("{task.fields[words]}", markup=False),
             TimeElapsedColumn(),
             TextColumn("{task.fields[left]}", markup=False),
-            console=console,
-            refresh_per_second=4,
         )
-        self.pace = SearchPace()
+        self.pace = Pace()
         blank: dict[str, Any] = {"words": "", "left": ""}
         self.total = self.progress.add_task("runs", total=search.size, **blank)
         self.tasks = {
@@ -175,14 +123,6 @@ class SearchBars:
             for label, tried in search.settings.items()
         }
         self._show()
-
-    def __enter__(self) -> Self:
-        self.progress.start()
-        return self
-
-    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        """Leave the bars as they are."""
-        self.progress.stop()
 
     def update(self, record: RunRecord) -> None:  # noqa: ARG002  the store has it
         """Move the bars."""

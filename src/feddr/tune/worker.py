@@ -1,19 +1,25 @@
 """A worker process for runs: reads one line of JSON for each run, and writes one line.
 
 ``python -m feddr.tune.worker`` reads its standard input and ends when that is closed, also in the middle of a run, so
-that no worker outlives the program that started it.
+that no worker outlives the program that started it. The function ``execute`` of a module does the runs: of
+``feddr.tune.jobs``, unless the command line names another one.
 """
 
 import contextlib
+import importlib
 import io
 import os
 import queue
 import sys
 import threading
 from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from feddr.tune.jobs import RunRecord
 
 
-def main(answer: Callable[[str], str]) -> None:
+def main(*module: str) -> None:
     """Answer until there is nobody to answer to."""
     # The standard output is for answers; what anything else prints goes where errors go.
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
@@ -21,13 +27,14 @@ def main(answer: Callable[[str], str]) -> None:
     lines: queue.SimpleQueue[str] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(lines,), daemon=True).start()
     while True:
-        print(answer(lines.get()), file=answers, flush=True)
+        print(answer(lines.get(), *module), file=answers, flush=True)
 
 
-def answer(line: str) -> str:
+def answer(line: str, module: str = "feddr.tune.jobs") -> str:
     """Run a job, from a line to a line."""
-    from feddr.tune.jobs import RunSpec, execute
+    from feddr.tune.jobs import RunSpec
 
+    execute: Callable[[RunSpec], RunRecord] = importlib.import_module(module).execute
     with contextlib.redirect_stderr(io.StringIO()):  # such as the reasons for recommended step sizes
         return execute(RunSpec.loads(line)).dumps()
 
@@ -39,4 +46,4 @@ def _listen(lines: "queue.SimpleQueue[str]") -> None:
 
 
 if __name__ == "__main__":
-    main(answer)
+    main(*sys.argv[1:])

@@ -122,21 +122,8 @@ const partTable = (series) => {
     ),
     el(
       "div",
-      { class: "scroll", tabindex: 0, role: "region", "aria-label": "Participation, a table that scrolls sideways" },
-      el(
-        "table",
-        { class: "results" },
-        el(
-          "thead",
-          {},
-          el(
-            "tr",
-            {},
-            titles.map((title) => el("th", { scope: "col" }, title)),
-          ),
-        ),
-        el("tbody", {}, series.map(row)),
-      ),
+      sideways("scroll", "Participation, a table that scrolls sideways"),
+      tableOf("results", titles, series.map(row)),
     ),
   );
 };

@@ -58,22 +58,8 @@ const matrix = (runs, keys, value) => {
     );
   return el(
     "article",
-    { class: "card scroll", tabindex: 0, role: "region", "aria-label": "Settings, a table that may scroll sideways" },
-    el(
-      "table",
-      { class: "settings" },
-      el(
-        "thead",
-        {},
-        el(
-          "tr",
-          {},
-          el("th", { scope: "col" }, "Setting"),
-          runs.map((run) => el("th", { scope: "col" }, run.name)),
-        ),
-      ),
-      el("tbody", {}, keys.map(row)),
-    ),
+    sideways("card scroll", "Settings, a table that may scroll sideways"),
+    tableOf("settings", ["Setting", ...runs.map((run) => run.name)], keys.map(row)),
   );
 };
 
@@ -93,21 +79,8 @@ const methods = (series) => {
   const titles = [series.length > 1 ? "Methods" : "Method", "algorithm", ...own];
   return el(
     "article",
-    { class: "card scroll", tabindex: 0, role: "region", "aria-label": "Methods, a table that may scroll sideways" },
-    el(
-      "table",
-      { class: "settings" },
-      el(
-        "thead",
-        {},
-        el(
-          "tr",
-          {},
-          titles.map((title) => el("th", { scope: "col" }, title)),
-        ),
-      ),
-      el("tbody", {}, series.map(row)),
-    ),
+    sideways("card scroll", "Methods, a table that may scroll sideways"),
+    tableOf("settings", titles, series.map(row)),
   );
 };
 

@@ -99,34 +99,16 @@ const table = (series, measures, rivals) => {
       is ? el("strong", {}, measure.text(value), el("span", { class: "hidden" }, " (best)")) : measure.text(value),
     );
   };
+  const row = (one) =>
+    el(
+      "tr",
+      {},
+      el("th", { scope: "row" }, named(one), badge(one.method)),
+      measures.map((measure, i) => cell(one, measure, tops[i])),
+    );
   return el(
     "div",
-    { class: "card scroll", tabindex: 0, role: "region", "aria-label": "Results, a table that scrolls sideways" },
-    el(
-      "table",
-      { class: "results" },
-      el(
-        "thead",
-        {},
-        el(
-          "tr",
-          {},
-          el("th", { scope: "col" }, "Method"),
-          measures.map((measure) => el("th", { scope: "col" }, measure.title)),
-        ),
-      ),
-      el(
-        "tbody",
-        {},
-        series.map((one) =>
-          el(
-            "tr",
-            {},
-            el("th", { scope: "row" }, named(one), badge(one.method)),
-            measures.map((measure, i) => cell(one, measure, tops[i])),
-          ),
-        ),
-      ),
-    ),
+    sideways("card scroll", "Results, a table that scrolls sideways"),
+    tableOf("results", ["Method", ...measures.map((measure) => measure.title)], series.map(row)),
   );
 };

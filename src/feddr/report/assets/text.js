@@ -10,6 +10,24 @@ const fill = (node, attributes, children) => {
   return node;
 };
 const el = (tag, attributes = {}, ...children) => fill(document.createElement(tag), attributes, children);
+
+// A table, and what surrounds one that may be wider than the page.
+const tableOf = (kind, titles, rows) =>
+  el(
+    "table",
+    { class: kind },
+    el(
+      "thead",
+      {},
+      el(
+        "tr",
+        {},
+        titles.map((title) => el("th", { scope: "col" }, title)),
+      ),
+    ),
+    el("tbody", {}, rows),
+  );
+const sideways = (kind, label) => ({ class: kind, tabindex: 0, role: "region", "aria-label": label });
 const svg = (tag, attributes = {}, ...children) =>
   fill(document.createElementNS("http://www.w3.org/2000/svg", tag), attributes, children);
 const byId = (id) => document.getElementById(id);

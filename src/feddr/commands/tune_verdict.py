@@ -4,13 +4,11 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from feddr.commands.console import FAILED, INTERRUPTED, REFUSED
 from feddr.tune.jobs import RunRecord
 from feddr.tune.plan import Search
 from feddr.tune.ranking import RankedSetting, best, words
 from feddr.tune.store import Store
-
-DIVERGED, REFUSED, INTERRUPTED = 1, 2, 130
-"""Exit codes, as for ``feddr run``."""
 
 
 class Verdict(NamedTuple):
@@ -38,11 +36,11 @@ def verdict(search: Search, store: Store, ranking: Mapping[str, Sequence[RankedS
     if best(ranking):
         return Verdict(tuple(lines), 0)
     if any(record.value is not None for record in records):
-        return Verdict((*lines, "no trial came to its end with every seed, so there is no best one."), DIVERGED)
+        return Verdict((*lines, "no trial came to its end with every seed, so there is no best one."), FAILED)
     if all(record.status == "refused" for record in records):
         return Verdict((*lines, "all runs were refused, so there is no best trial."), REFUSED)
     return Verdict(
-        (*lines, f"no run came to its end: {counts(records)}. Lower lr or eta, or search elsewhere."), DIVERGED
+        (*lines, f"no run came to its end: {counts(records)}. Lower lr or eta, or search elsewhere."), FAILED
     )
 
 

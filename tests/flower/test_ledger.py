@@ -1,24 +1,18 @@
 """The books: whole or as they were before, whatever happens to files and processes."""
 
 import json
-import os
-import stat
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import optax
 import pytest
-from hypothesis import given
-from hypothesis import settings as hypothesis_settings
-from hypothesis import strategies as st
 
 import feddr
 from feddr import tree
 from feddr.algorithms import Deployable, Roles
-from feddr.flower import DamagedError, Refused, disk
+from feddr.flower import DamagedError, Refused
 from feddr.flower.ledger import Ledger
-from feddr.storage import limits
+from feddr.storage import atomic, tensors
 
 X0 = {"w": np.array([1.0, -2.0, 0.5]), "b": np.array(0.25)}
 WEIGHTS = [0.5, 0.3, 0.2]
@@ -43,99 +37,8 @@ def value(seed: int) -> tree.Tree:
 
 
 def same(a: Ledger, b: Ledger) -> bool:
-    files = tree.norm(tree.sub(disk.flatten(a.server), disk.flatten(b.server)))
+    files = tree.norm(tree.sub(tensors.flatten(a.server), tensors.flatten(b.server)))
     return files == 0 and (a.version, a.entries, a.pending, a.uid) == (b.version, b.entries, b.pending, b.uid)
-
-
-@given(st.binary(min_size=1, max_size=40), st.integers(0, 10**6))
-@hypothesis_settings(deadline=None, max_examples=200)
-def test_no_change_of_a_file_goes_unnoticed(noise: bytes, where: int) -> None:
-    whole = disk.pack({"a": [1, 2.5, "x"], "b": None}, {"x": np.arange(5.0), "y": np.zeros((0, 3), np.float32)})
-    record = disk.unpack(whole)
-    assert record.header == {"a": [1, 2.5, "x"], "b": None}
-    place = where % len(whole)
-    spoilt = whole[:place] + noise + whole[place + len(noise) :]
-    if spoilt != whole:
-        try:
-            found = disk.unpack(spoilt)
-        except DamagedError:
-            return
-        assert found.header == record.header  # such as another space in the JSON around it
-        assert all(np.array_equal(found.arrays[name], record.arrays[name]) for name in record.arrays)
-
-
-def test_bytes_are_on_the_disk_before_their_name_and_the_name_before_it_returns(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    calls: list[str] = []
-    replace = os.replace
-
-    def fsync(number: int) -> None:
-        calls.append("folder" if stat.S_ISDIR(os.fstat(number).st_mode) else "file")
-
-    def rename(old: Path, new: Path) -> None:
-        assert old.read_bytes() == b"whole"
-        calls.append("rename")
-        replace(old, new)
-
-    monkeypatch.setattr(os, "fsync", fsync)
-    monkeypatch.setattr(os, "replace", rename)
-    disk.write(tmp_path / "new" / "x", b"whole")
-    assert calls == ["file", "rename", "folder"]
-    assert [path.name for path in (tmp_path / "new").iterdir()] == ["x"]
-
-
-@pytest.mark.parametrize("cut", [0, 4, 8, 100, -1])
-def test_a_file_that_was_cut_short_is_damaged(cut: int) -> None:
-    with pytest.raises(DamagedError):
-        disk.unpack(disk.pack({}, {"x": np.arange(5.0)})[:cut])
-
-
-def test_a_file_too_large_for_memory_is_refused_by_its_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    generations = disk.Generations(tmp_path)
-    generations.save(1, {"round": 1}, {"x": np.zeros(3)})
-    generations.save(2, {"round": 2}, {"x": np.zeros(1000)})
-    assert [number for number, _ in generations.whole()] == [2, 1]
-    monkeypatch.setattr(limits, "memory", lambda: disk.COPIES * generations.path(2).stat().st_size - 1)
-    with pytest.raises(DamagedError, match="more than this machine could have written"):
-        disk.read(generations.path(2))
-    assert [number for number, _ in generations.whole()] == [1]
-
-
-def test_two_generations_are_kept(tmp_path: Path) -> None:
-    states = disk.Generations(tmp_path)
-    for number in (1, 2, 3):
-        states.save(number, {"n": number}, {})
-    assert states.numbers() == [3, 2]
-    states.path(3).write_bytes(b"spoilt")
-    assert [record.header["n"] for _, record in states.whole()] == [2]
-    states.save(1, {"n": 1}, {})
-    assert states.numbers() == [1]
-
-
-@pytest.mark.parametrize("state", [None, (np.ones(2), 3.0), {"a": [np.zeros(1), np.array(2, np.float32)]}])
-def test_states_come_back_as_they_were(tmp_path: Path, state: Any) -> None:
-    disk.write(tmp_path / "x", disk.pack({}, disk.flatten(state)))
-    back = disk.restore(state, disk.read(tmp_path / "x").arrays)
-    assert tree.named(back).keys() == tree.named(state).keys()
-    for ours, theirs in zip(tree.leaves(back), tree.leaves(state), strict=True):
-        assert type(ours) is type(theirs)
-        np.testing.assert_array_equal(ours, theirs)
-
-
-def test_a_state_of_another_shape_is_damaged() -> None:
-    with pytest.raises(DamagedError, match="shape"):
-        disk.restore({"x": np.zeros(3)}, {"x": np.zeros(4)})
-    with pytest.raises(DamagedError, match="wanted"):
-        disk.restore({"x": np.zeros(3)}, {"y": np.zeros(3)})
-
-
-def test_one_process_at_a_time(tmp_path: Path) -> None:
-    with disk.locked(tmp_path):
-        assert disk.is_locked(tmp_path)
-        with pytest.raises(RuntimeError, match="busy here"), disk.locked(tmp_path, "busy here"):
-            pass
-    assert not disk.is_locked(tmp_path)
 
 
 def test_what_was_not_committed_does_not_count(tmp_path: Path) -> None:
@@ -235,7 +138,7 @@ def test_books_that_do_not_add_up_are_refused(tmp_path: Path) -> None:
     ledger.step()
     for number, record in list(ledger.states.whole()):
         arrays = {name: np.asarray(array + 1e-9 * name.startswith("xtilde")) for name, array in record.arrays.items()}
-        disk.write(ledger.states.path(number), disk.pack(record.header, arrays))
+        atomic.write(ledger.states.path(number), tensors.pack(record.header, arrays))
     with pytest.raises(DamagedError, match="xtilde is"):
         opened(tmp_path, lazy)
 

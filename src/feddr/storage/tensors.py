@@ -1,22 +1,21 @@
-"""Atomic files on server and nodes: arrays with a header and a checksum, the previous version, and a folder lock.
+"""Named arrays in safetensors files: trees flattened and restored, headers, checksums, and the version before.
 
-A file is written under a temporary name, flushed with fsync and renamed, so that a reader finds the old one or the new
-one, whatever happens in between. The checksum finds what the disk itself has damaged.
+Files are written atomically (``feddr.storage.atomic``); the checksum (SHA-256) finds what the disk itself has spoilt.
 """
 
 import contextlib
-import fcntl
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 from numpy.typing import NDArray
 
 from feddr import tree
-from feddr.storage import files, limits
+from feddr.storage import atomic, limits
 from feddr.tree import Tree
 
 Arrays = dict[str, NDArray[Any]]
@@ -32,7 +31,7 @@ class DamagedError(OSError):
     --------
     >>> raise DamagedError("state.safetensors is not what was written.")
     Traceback (most recent call last):
-    feddr.flower.disk.DamagedError: state.safetensors is not what was written.
+    feddr.storage.tensors.DamagedError: state.safetensors is not what was written.
     """
 
 
@@ -43,30 +42,45 @@ class Snapshot(NamedTuple):
     arrays: Arrays
 
 
-def write(path: Path, data: bytes) -> None:
-    """Replace a file at once, and return when it is on the disk."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    files.replace(path, data)
-
-
-def pack(header: Mapping[str, Any], arrays: Arrays) -> bytes:
-    """Return the bytes of a safetensors file with a header and a checksum among its metadata."""
+def dumps(arrays: Mapping[str, Any], metadata: dict[str, str] | None = None) -> bytes:
+    """Return the bytes of a safetensors file."""
     from safetensors.numpy import save
 
-    text = json.dumps(header)
-    return save(arrays, {"feddr": text, "sha256": _checksum(text, arrays)})
+    return save({name: np.asarray(array, order="C") for name, array in arrays.items()}, metadata)
 
 
-def unpack(data: bytes, source: object = "This file") -> Snapshot:
-    """Return what ``pack`` was given; DamagedError where a bit has changed or the end is missing."""
+def loads(data: bytes, source: object = "This file") -> Arrays:
+    """Return the arrays of a safetensors file, whose header is not believed: tensors must lie within its bytes.
+
+    Raises
+    ------
+    DamagedError
+        Where it is no safetensors file, or not a whole one.
+    """
     from safetensors import SafetensorError
     from safetensors.numpy import load
 
     try:
+        found: Arrays = load(data)
+    except (SafetensorError, ValueError, KeyError, TypeError, MemoryError) as error:
+        raise DamagedError(f"{source} is not a whole file of feddr: {type(error).__name__}.") from None
+    return found
+
+
+def pack(header: Mapping[str, Any], arrays: Arrays) -> bytes:
+    """Return the bytes of a safetensors file with a header and a checksum among its metadata."""
+    text = json.dumps(header)
+    return dumps(arrays, {"feddr": text, "sha256": _checksum(text, arrays)})
+
+
+def unpack(data: bytes, source: object = "This file") -> Snapshot:
+    """Return what ``pack`` was given; DamagedError where a bit has changed or the end is missing."""
+    arrays = loads(data, source)
+    try:
         length = int.from_bytes(data[:8], "little")
         metadata = json.loads(data[8 : 8 + length])["__metadata__"]
-        text, expected, arrays = metadata["feddr"], metadata["sha256"], load(data)
-    except (SafetensorError, ValueError, KeyError, TypeError, MemoryError) as error:
+        text, expected = metadata["feddr"], metadata["sha256"]
+    except (ValueError, KeyError, TypeError) as error:
         raise DamagedError(f"{source} is not a whole file of feddr: {type(error).__name__}.") from None
     if _checksum(text, arrays) != expected:
         raise DamagedError(f"{source} has changed since it was written: its checksum is another one.")
@@ -97,8 +111,22 @@ def restore(template: Tree, arrays: Arrays) -> Tree:
     for name, leaf in named.items():
         if np.shape(leaf) != arrays[name].shape or np.asarray(leaf).dtype != arrays[name].dtype:
             raise DamagedError(f"The file holds another shape or type of {name} than is wanted.")
-    found = iter([arrays[name] for name in named])
-    return tree.map(lambda leaf: float(next(found)) if type(leaf) is float else next(found), template)
+    return rebuild(template, [arrays[name] for name in named])
+
+
+def rebuild(template: Tree, arrays: Sequence[Any]) -> Tree:
+    """Return the tree with these arrays as its leaves, in order.
+
+    Each is a copy; where the template has a plain number it is one, too, since the two combine differently. ValueError
+    where a shape is not that of the template.
+    """
+    leaves, structure = jax.tree.flatten(template)
+    for leaf, array in zip(leaves, arrays, strict=True):
+        if np.shape(array) != np.shape(leaf):
+            raise ValueError(f"The state needs an array of shape {np.shape(leaf)}, got {np.shape(array)}.")
+    pairs = zip(leaves, arrays, strict=True)
+    found = [array.item() if type(leaf) in (int, float) else np.array(array) for leaf, array in pairs]
+    return jax.tree.unflatten(structure, found)
 
 
 class Generations:
@@ -114,7 +142,7 @@ class Generations:
 
     def save(self, number: int, header: Mapping[str, Any], arrays: Arrays) -> None:
         """Write a record, and forget all but this one and the one below it."""
-        write(self.path(number), pack(header, arrays))
+        atomic.write(self.path(number), pack(header, arrays))
         kept = {number, max((other for other in self.numbers() if other < number), default=number)}
         for other in self.numbers():
             if other not in kept:
@@ -129,27 +157,6 @@ class Generations:
     def path(self, number: int) -> Path:
         """Return the place of a record."""
         return self.folder / f"{number}{SUFFIX}"
-
-
-@contextlib.contextmanager
-def locked(folder: Path, busy: str = "") -> Iterator[None]:
-    """Let one process at a time work in a folder; others wait, or fail with the message ``busy`` if there is one."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with open(folder / "lock", "w", encoding="utf-8") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | (fcntl.LOCK_NB if busy else 0))
-        except BlockingIOError:
-            raise RuntimeError(busy) from None
-        yield
-
-
-def is_locked(folder: Path) -> bool:
-    """Return whether a process works in a folder."""
-    try:
-        with locked(folder, busy="yes"):
-            return False
-    except RuntimeError:
-        return True
 
 
 def _checksum(text: str, arrays: Arrays) -> str:

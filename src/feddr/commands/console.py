@@ -1,13 +1,40 @@
-"""Ctrl-C and SIGTERM: the first one stops a run after its round and saves it, the second one stops at once."""
+"""What the commands share: consoles, exit codes, errors in one line, options, and Ctrl-C."""
 
 import os
 import signal
+import sys
 from collections.abc import Callable, Sequence
 from types import FrameType, TracebackType
-from typing import Self
+from typing import Annotated, Self
 
-INTERRUPTED = 130
-"""Exit code."""
+import typer
+from rich.console import Console
+
+from feddr.validation.messages import one_line
+
+FAILED, REFUSED, INTERRUPTED = 1, 2, 130
+"""Exit codes: nothing came of it, nothing was begun because the input is wrong, and Ctrl-C."""
+
+PLAIN_WIDTH = 120
+"""Columns of a table in a file or a pipe, which has no width of its own."""
+
+Quiet = Annotated[bool, typer.Option("--quiet", help="Print nothing but errors.")]
+Sets = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override a setting of CONFIG.")]
+
+
+def results(width: int = PLAIN_WIDTH) -> Console:
+    """Return the console for results: standard output, of this width where it is no terminal."""
+    return Console() if sys.stdout.isatty() else Console(width=width)
+
+
+def messages(quiet: bool) -> Console:
+    """Return the console for progress and other messages: standard error, or nowhere."""
+    return Console(stderr=True, quiet=quiet)
+
+
+def complain(message: object) -> None:
+    """Print an error to standard error, in one line that is safe to print whatever it quotes."""
+    typer.echo(f"feddr: {one_line(message)}", err=True)
 
 
 class Interrupts:
