@@ -157,7 +157,7 @@ class History:
 
 
 def read_rows(path: Path) -> list[dict[str, float]]:
-    """Return what can be read of a history of any version of feddr, also while it is being written.
+    r"""Return what can be read of a history of any version of feddr, also while it is being written.
 
     Columns that are not known, lines that are no rows, and the half of a line at the end are left out; ValueError
     where there is no column ``round``.
@@ -167,7 +167,7 @@ def read_rows(path: Path) -> list[dict[str, float]]:
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     file = Path(folder) / "history.csv"
-    ...     _ = file.write_text("round,F\\n0,2.5\\n10,0.5\\n20,0.")
+    ...     _ = file.write_text("round,F\n0,2.5\n10,0.5\n20,0.")
     ...     read_rows(file)
     [{'round': 0.0, 'F': 2.5}, {'round': 10.0, 'F': 0.5}]
     """
