@@ -43,7 +43,7 @@ def test_a_killed_server_app_and_a_killed_superlink_go_on_when_the_run_is_submit
     first = federation.submit(APP, **settings)
     folder = federation.run_folder("again")
     wait_for((federation.node_state(1) / "held1").exists, 90, "node 1 in its second update", federation.explain)
-    federation.wait_event("again", "accepted", 60, times=3)  # the other one's second update is in the books
+    federation.wait_event("again", "accepted", 60, times=3)  # the other one's second update is in the ledger
     (server_app,) = federation.processes("flwr-serverapp")
     os.kill(server_app, signal.SIGKILL)
     assert invariant(folder) <= 1e-15

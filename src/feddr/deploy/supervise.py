@@ -128,7 +128,7 @@ class Supervisor:
         """Kill what the process has left behind in groups of its own, where the system tells (Linux).
 
         A SuperLink starts its helpers so, and a server app without its SuperLink would wait for it for ever, with the
-        run's books in its hands. They are on the disk.
+        run's ledger in its hands. It is on the disk.
         """
         for entry in Path("/proc").glob("[0-9]*"):
             try:

@@ -41,11 +41,14 @@ except ImportError as error:
 
 from feddr.flower.deployment import Abandoned
 from feddr.flower.federation import Federation
-from feddr.flower.inspect import Books, audit, read_run
+from feddr.flower.inspect import LedgerSnapshot, audit, read_run
 from feddr.flower.node import client_app
 from feddr.flower.refused import REASONS, Refused
 from feddr.flower.server import server_app
 from feddr.storage.tensors import DamagedError
+
+Books = LedgerSnapshot
+"""The name of ``LedgerSnapshot`` in version 0.1; it goes with version 0.3."""
 
 __all__ = [
     "REASONS",
@@ -53,6 +56,7 @@ __all__ = [
     "Books",
     "DamagedError",
     "Federation",
+    "LedgerSnapshot",
     "Refused",
     "audit",
     "client_app",

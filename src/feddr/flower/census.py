@@ -14,7 +14,7 @@ from feddr.flower import steps
 from feddr.flower.deployment import LONGEST_WAIT, Abandoned
 from feddr.flower.federation import Federation
 from feddr.flower.mailbox import TimeSource
-from feddr.flower.membership import Roster
+from feddr.flower.membership import Membership
 from feddr.flower.progress import ProgressTable
 from feddr.flower.settings import Settings
 from feddr.sampling import Sampling
@@ -36,7 +36,7 @@ def settle(
     algorithm: Deployable,
     sampling: Sampling,
     settings: Settings,
-    roster: Roster,
+    membership: Membership,
     clock: TimeSource,
     progress: ProgressTable,
 ) -> Settled:
@@ -49,56 +49,61 @@ def settle(
     ValueError
         Where step sizes are to follow from the length of the work, and a client's solver has none.
     """
-    _wait(algorithm, federation.clients, settings, roster, clock, progress)
-    told = [roster.told[i] for i in sorted(roster.told)]
+    _wait(algorithm, federation.clients, settings, membership, clock, progress)
+    told = [membership.told[i] for i in sorted(membership.told)]
     weights = federation.known_weights() or federation.sample_weights({one.client: one.samples for one in told})
     found: Any = algorithm
     words = ""
-    if roster.work:
+    if membership.work:
         participation = float(np.mean(sampling.probabilities(federation.clients)))
         known = fixed_work.StepSizeInputs(np.array(weights), participation, federation.regulariser, federation.init)
         found, words = fixed_work.choose(algorithm, np.array([one.work for one in told]), known)
         fixed_work.warn(found)
-    roster.samples = roster.work = False  # whoever comes later need not say it again
+    membership.samples = membership.work = False  # whoever comes later need not say it again
     return Settled(Roles(steps.settled(found, {}), np.array(weights)), words)
 
 
 def _wait(
-    algorithm: Deployable, clients: int, settings: Settings, roster: Roster, clock: TimeSource, progress: ProgressTable
+    algorithm: Deployable,
+    clients: int,
+    settings: Settings,
+    membership: Membership,
+    clock: TimeSource,
+    progress: ProgressTable,
 ) -> None:
     begin = clock.now()
     remind = begin + REMIND
-    while (roster.samples or roster.work) and len(roster.told) < clients:
-        roster.refresh()
-        for answer in roster.post.answers():
-            roster.take(answer)
-        _check_work(algorithm, roster)
-        missing = sorted(set(range(clients)) - set(roster.told))
+    while (membership.samples or membership.work) and len(membership.told) < clients:
+        membership.refresh()
+        for answer in membership.mailbox.answers():
+            membership.take(answer)
+        _check_work(algorithm, membership)
+        missing = sorted(set(range(clients)) - set(membership.told))
         if settings.patience is not None and clock.now() - begin > settings.patience:
-            needed, remedy = _needed(algorithm, roster)
+            needed, remedy = _needed(algorithm, membership)
             raise Abandoned(
                 f"{needed}, clients {missing[:10]} were not heard from within {settings.patience:g} s; start their "
                 f"nodes, or {remedy}."
             )
         if clock.now() >= remind and missing:
             remind += REMIND
-            needed, _ = _needed(algorithm, roster)
-            progress.say(f"{needed}, waiting for clients {missing[:10]}; look at {roster.journal.path}")
+            needed, _ = _needed(algorithm, membership)
+            progress.say(f"{needed}, waiting for clients {missing[:10]}; look at {membership.journal.path}")
         clock.sleep(LONGEST_WAIT)
 
 
-def _needed(algorithm: Deployable, roster: Roster) -> tuple[str, str]:
+def _needed(algorithm: Deployable, membership: Membership) -> tuple[str, str]:
     """Return what the run waits for, and how to do without it."""
     work = f'"auto" in {algorithm} needs the length of every client\'s local work', "give eta and alpha numbers"
     samples = "weights='samples' needs every client's number of samples", "give the weights"
-    if roster.work and roster.samples:
+    if membership.work and membership.samples:
         return f"{samples[0]} and {work[0]}", f"{samples[1]}, and {work[1]}"
-    return work if roster.work else samples
+    return work if membership.work else samples
 
 
-def _check_work(algorithm: Deployable, roster: Roster) -> None:
+def _check_work(algorithm: Deployable, membership: Membership) -> None:
     """Refuse "auto" where a client's solver has no fixed work: the theory would ask for the data of all at once."""
-    without = [i for i, one in sorted(roster.told.items()) if roster.work and math.isnan(one.work)]
+    without = [i for i, one in sorted(membership.told.items()) if membership.work and math.isnan(one.work)]
     if without:
         raise ValueError(
             f'"auto" in a deployment follows from the length of local work, lr x steps, which must be fixed, got '

@@ -5,8 +5,8 @@ before Flower has looked: the task that it had is lost, and nothing says so unti
 """
 
 from feddr.flower.journal import Journal
-from feddr.flower.mailbox import Post, Reply, TimeSource
-from feddr.flower.membership import Roster
+from feddr.flower.mailbox import Mailbox, Reply, TimeSource
+from feddr.flower.membership import Membership
 from feddr.flower.messages import Checkup, Working
 from feddr.flower.refused import Refused
 
@@ -17,18 +17,18 @@ AFTER = 120.0
 class Checkups:
     """Finds tasks that nobody works on, and gives them up, so that they are sent again."""
 
-    def __init__(self, post: Post, roster: Roster, journal: Journal, clock: TimeSource, run: str) -> None:
-        self.post, self.roster, self.journal, self.clock, self.run = post, roster, journal, clock, run
+    def __init__(self, mailbox: Mailbox, membership: Membership, journal: Journal, clock: TimeSource, run: str) -> None:
+        self.mailbox, self.membership, self.journal, self.clock, self.run = mailbox, membership, journal, clock, run
         self._silence: dict[str, float] = {}
 
     def ask(self) -> None:
         """Ask those who have had a task for long, and were not asked a moment ago."""
-        tasks = [sent for sent in self.post.awaited.values() if sent.kind == "train"]
+        tasks = [sent for sent in self.mailbox.awaited.values() if sent.kind == "train"]
         self._silence = {sent.ticket: self._silence.get(sent.ticket, AFTER) for sent in tasks}
         for sent in tasks:
-            here = self.roster.node_of.get(sent.client) == sent.node
+            here = self.membership.node_of.get(sent.client) == sent.node
             if here and self.clock.now() >= sent.time + self._silence[sent.ticket]:
-                self.post.send("checkup", sent.node, Checkup(self.run, sent.client).content(), client=sent.client)
+                self.mailbox.send("checkup", sent.node, Checkup(self.run, sent.client).content(), client=sent.client)
                 self._silence[sent.ticket] *= 2
 
     def take(self, answer: Reply) -> None:
@@ -39,7 +39,7 @@ class Checkups:
         if (working.run, working.client) != (self.run, asked.client):
             raise Refused("foreign", "it answers for another client or run")
         if not working.working:
-            self.post.forget(
+            self.mailbox.forget(
                 lambda sent: sent.kind == "train" and sent.client == asked.client and sent.time < asked.time
             )
             self.journal.write("lost", client=asked.client, node=str(asked.node))

@@ -3,15 +3,16 @@
 import dataclasses
 import secrets
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from feddr.algorithms import Asynchronous, Deployable
-from feddr.flower import steps, validate, wire
+from feddr.flower import identity, steps, validate, wire
 from feddr.flower.checkup import Checkups
 from feddr.flower.federation import Federation
 from feddr.flower.journal import Journal, plain
 from feddr.flower.ledger import Ledger
-from feddr.flower.mailbox import GONE, Post, Reply, TimeSource
-from feddr.flower.membership import Pauses, Roster
+from feddr.flower.mailbox import GONE, Mailbox, Reply, TimeSource
+from feddr.flower.membership import Membership, Pauses
 from feddr.flower.messages import Metrics, TaskHeader
 from feddr.flower.metrics import MetricsWriter
 from feddr.flower.progress import ClientStatus, ProgressTable
@@ -40,15 +41,25 @@ class Abandoned(TimeoutError):  # noqa: N818  it says what became of the run
     """
 
 
+class Services(NamedTuple):
+    """What a server works with: time, messages, the nodes that are there, the log, and what a person sees."""
+
+    clock: TimeSource
+    mailbox: Mailbox
+    membership: Membership
+    journal: Journal
+    progress: ProgressTable
+
+
 class Deployment:
-    """A run under way.
+    """A run under way: sends tasks, takes in replies, and commits each accepted upload to the ledger.
 
     Parameters
     ----------
-    post, roster, ledger, rows, journal, progress
-        The messages, the nodes, the books, the history, the log, and what a person sees.
-    rules
-        The digest that tasks carry.
+    ledger
+        What the server counts for each client, on disk.
+    metrics
+        The history, on disk.
     """
 
     def __init__(
@@ -57,25 +68,22 @@ class Deployment:
         algorithm: Deployable,
         sampling: Sampling,
         settings: Settings,
-        clock: TimeSource,
-        post: Post,
-        roster: Roster,
         ledger: Ledger,
-        rows: MetricsWriter,
-        journal: Journal,
-        progress: ProgressTable,
-        rules: str,
+        metrics: MetricsWriter,
+        services: Services,
     ) -> None:
         self.federation, self.algorithm, self.sampling, self.settings = federation, algorithm, sampling, settings
-        self.clock, self.post, self.roster, self.ledger, self.rows = clock, post, roster, ledger, rows
-        self.journal, self.progress, self.rules = journal, progress, rules
+        self.ledger, self.metrics = ledger, metrics
+        clock, mailbox, membership, journal, self.progress = services
+        self.clock, self.mailbox, self.membership, self.journal = clock, mailbox, membership, journal
+        self.rules = identity.rules(algorithm, settings.precision, federation.init)
         self.asynchronous = isinstance(algorithm, Asynchronous)
         self.probabilities = sampling.probabilities(federation.clients)
-        self.standings = {i: ClientStatus(number=ledger.number(i)) for i in range(federation.clients)}
+        self.statuses = {i: ClientStatus(number=ledger.number(i)) for i in range(federation.clients)}
         self.pauses = Pauses(clock)
-        self.checkups = Checkups(post, roster, journal, clock, settings.name)
-        self.begin = clock.now() - ledger.counters.wall_time
-        self.began = clock.now()
+        self.checkups = Checkups(mailbox, membership, journal, clock, settings.name)
+        self.process_start = clock.now()
+        self.run_start = self.process_start - ledger.counters.wall_time
         self.heard: float | None = None
         self._complaint = ""
         self._interval = FIRST_WAIT
@@ -91,25 +99,25 @@ class Deployment:
 
     def send(self, clients: Sequence[int]) -> list[int]:
         """Send the newest broadcast to those of the clients that can work now, and return them."""
-        busy = self.post.busy()
-        ready = [i for i in clients if i in self.roster.node_of and i not in busy and self.pauses.over(i)]
+        busy = self.mailbox.busy()
+        ready = [i for i in clients if i in self.membership.node_of and i not in busy and self.pauses.over(i)]
         return [i for i in ready if self._task("train", i, self.message())]
 
-    def arrivals(self) -> Iterator[int]:
-        """Take in what has come, and yield the client whenever an upload was accepted.
+    def arrivals(self, buffer: int | None = None) -> Iterator[int]:
+        """Take in what has come, and yield the client of every upload that was accepted and committed to the ledger.
 
-        It counts when ``ledger.commit`` or ``step`` has returned, which the caller sees to before it asks for the next.
+        With ``buffer``, the server computes whenever so many have been accepted.
         """
-        self.roster.refresh()
+        self.membership.refresh()
         self.checkups.ask()
-        for answer in self.post.answers():
+        for answer in self.mailbox.answers():
             self._interval = FIRST_WAIT
             sent, content = answer.sent, answer.content
             if content is not None:
                 self.ledger.counters.bytes_up += wire.size(content)
             try:
                 if sent.kind == "hello":
-                    self.roster.take(answer)
+                    self.membership.take(answer)
                 elif sent.kind == "checkup":
                     self.checkups.take(answer)
                 elif content is None:
@@ -118,6 +126,10 @@ class Deployment:
                     self._measured(answer)
                 else:
                     self._accept(answer)
+                    if buffer is not None and len(self.ledger.pending) >= buffer:
+                        self.step()
+                    else:
+                        self.ledger.commit()
                     yield sent.client
             except Refused as refused:
                 self._refused(answer, refused)
@@ -125,13 +137,13 @@ class Deployment:
     def wait(self, missing: Sequence[int] = ()) -> None:
         """Let some time pass; Abandoned where nothing has been accepted for too long, or nothing ever will be."""
         self._show()
-        here = self.roster.node_of
+        here = self.membership.node_of
         if self.heard is None and here and all(self.pauses.failures.get(i, 0) >= HOPELESS for i in here):
             raise Abandoned(
                 f"Every client has failed {HOPELESS} times and none has succeeded; the last one said: {self._complaint}"
             )
         patience = self.settings.patience
-        if patience is not None and self.clock.now() - (self.heard or self.began) > patience:
+        if patience is not None and self.clock.now() - (self.heard or self.process_start) > patience:
             who = f"clients {list(missing)[:10]}" if missing else "anybody"
             raise Abandoned(
                 f"No update was accepted for {patience:g} s, waiting for {who}; look at {self.journal.path}, start the "
@@ -150,21 +162,21 @@ class Deployment:
     def report(self) -> None:
         """Add a row to the history, if this version is to have one and has none yet."""
         version, last = self.ledger.version, self.ledger.version >= self.settings.rounds
-        if version <= self.rows.newest or not (version % self.settings.evaluate_every == 0 or last):
+        if version <= self.metrics.newest or not (version % self.settings.evaluate_every == 0 or last):
             return
-        row = self.rows.add(version, self.ledger.server.xbar, self.ledger.counters, self.asynchronous)
+        row = self.metrics.add(version, self.ledger.server.xbar, self.ledger.counters, self.asynchronous)
         self.ledger.counters.begin_row()
         self._tell(row)
         if self.federation.evaluation == "nodes":
             xbar = wire.broadcast(self.ledger.server.xbar, self.settings.dtype, self.settings.broadcast)
-            for i in sorted(self.roster.node_of):
+            for i in sorted(self.membership.node_of):
                 self._task("evaluate", i, xbar)
 
     def finish(self) -> None:
         """Wait for the last metrics of the nodes, as long as a task may take or a quarter of an hour."""
-        self.post.forget(lambda sent: sent.kind != "evaluate")
+        self.mailbox.forget(lambda sent: sent.kind != "evaluate")
         end = self.clock.now() + min(self.settings.ttl, 900.0)
-        while self.post.awaited and self.clock.now() < end:
+        while self.mailbox.awaited and self.clock.now() < end:
             for _ in self.arrivals():
                 raise AssertionError("no task is awaited any more")
             self._show()
@@ -190,9 +202,9 @@ class Deployment:
             precision=self.settings.precision,
             **steps.told(self.ledger.roles, i),
         )
-        node, content = self.roster.node_of[i], task.content(broadcast.record)
+        node, content = self.membership.node_of[i], task.content(broadcast.record)
         details = {"client": i, "ticket": task.ticket, "version": task.version, "message": broadcast.message}
-        if not self.post.send(kind, node, content, **details):
+        if not self.mailbox.send(kind, node, content, **details):
             self.pauses.failed(i)
             return False
         size = wire.size(content)
@@ -208,13 +220,13 @@ class Deployment:
         factor = self.algorithm.factor(staleness) if isinstance(self.algorithm, Asynchronous) else 1.0
         ledger.accept(sent.client, upload.number, value, sent.message, factor)
         ledger.counters.add(upload.steps, upload.error, staleness)
-        ledger.counters.wall_time = self.clock.now() - self.begin
+        ledger.counters.wall_time = self.clock.now() - self.run_start
         limit = getattr(self.algorithm, "tau", None)
         if limit is not None and staleness > limit:
             self.journal.write("too_stale", client=sent.client, staleness=staleness, tau=limit)
         self.pauses.succeeded(sent.client)
         self.heard = now = self.clock.now()
-        standing = self.standings[sent.client]
+        standing = self.statuses[sent.client]
         standing.last, standing.staleness, standing.number = now, staleness, upload.number
         self.journal.write(
             "accepted",
@@ -235,7 +247,7 @@ class Deployment:
             raise Refused("foreign", "these metrics answer another question")
         if metrics.samples < 1 or metrics.test_samples < 0:
             raise Refused("malformed", f"numbers of samples are positive, got {metrics.samples}")
-        row = self.rows.report(sent.version, metrics)
+        row = self.metrics.report(sent.version, metrics)
         if row is not None:
             self._tell(row)
 
@@ -250,7 +262,7 @@ class Deployment:
         sent = answer.sent
         self.pauses.failed(sent.client)
         if answer.code == GONE:
-            self.roster.failed(sent.node)
+            self.membership.failed(sent.node)
         self.journal.write("error", client=sent.client, node=str(sent.node), code=answer.code, reason=answer.reason)
         self._complain(f"client {sent.client} has failed, Flower's error {answer.code}: {answer.reason}")
 
@@ -264,7 +276,7 @@ class Deployment:
         self.journal.write("row", **known)
 
     def _show(self, final: bool = False) -> None:
-        busy = self.post.busy()
-        for i, standing in self.standings.items():
-            standing.here, standing.working = i in self.roster.node_of, i in busy
-        self.progress.show(self.ledger.version, self.standings, self.clock.now(), final)
+        busy = self.mailbox.busy()
+        for i, standing in self.statuses.items():
+            standing.here, standing.working = i in self.membership.node_of, i in busy
+        self.progress.show(self.ledger.version, self.statuses, self.clock.now(), final)

@@ -18,7 +18,7 @@ from feddr.storage import tensors
 
 
 @dataclass(frozen=True)
-class Books:
+class LedgerSnapshot:
     """What the server counted when it last wrote its state.
 
     Parameters
@@ -38,8 +38,8 @@ class Books:
 
     Examples
     --------
-    >>> books = read_run("state/server/hearts")  # doctest: +SKIP
-    >>> books.version, books.numbers  # doctest: +SKIP
+    >>> ledger = read_run("state/server/hearts")  # doctest: +SKIP
+    >>> ledger.version, ledger.numbers  # doctest: +SKIP
     """
 
     folder: Path
@@ -69,7 +69,7 @@ class Books:
         return tensors.read(self.folder / self.entries[client].accepted).arrays
 
 
-def read_run(folder: str | Path) -> Books:
+def read_run(folder: str | Path) -> LedgerSnapshot:
     """Return what stands in the newest whole state of a run; the folder is that of the run, ``.../server/<name>``.
 
     Raises
@@ -81,13 +81,13 @@ def read_run(folder: str | Path) -> Books:
     --------
     >>> read_run("state/server/nobody")
     Traceback (most recent call last):
-    FileNotFoundError: There are no books of a run in state/server/nobody; the folder is <root>/server/<name>.
+    FileNotFoundError: There is no ledger of a run in state/server/nobody; the folder is <root>/server/<name>.
     """
     folder = Path(folder)
     record = _newest(folder)[1]
     header = record.header
     entries = {int(client): Entry(*entry) for client, entry in header["clients"].items()}
-    return Books(
+    return LedgerSnapshot(
         folder,
         header["uid"],
         header["version"],
@@ -133,4 +133,4 @@ def audit(folder: str | Path, algorithm: Algorithm, federation: Federation) -> f
 def _newest(folder: Path) -> tuple[int, tensors.Snapshot]:
     for found in tensors.Generations(folder / "state").whole():
         return found
-    raise FileNotFoundError(f"There are no books of a run in {folder}; the folder is <root>/server/<name>.")
+    raise FileNotFoundError(f"There is no ledger of a run in {folder}; the folder is <root>/server/<name>.")

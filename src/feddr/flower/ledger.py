@@ -36,7 +36,7 @@ TOLERANCE = 1e-12
 
 
 class Ledger:
-    """A run's books.
+    """A run's ledger: what the server counts for each client.
 
     Parameters
     ----------
@@ -97,7 +97,7 @@ class Ledger:
         settings: dict[str, Any],
         words: str = "",
     ) -> "Ledger":
-        """Open the books of a new run."""
+        """Open the ledger of a new run."""
         ledger = cls(folder, roles, prox, x0, settings, secrets.token_hex(8), words)
         ledger.commit()
         return ledger
@@ -106,12 +106,12 @@ class Ledger:
     def resume(
         cls, folder: Path, algorithm: Deployable, prox: Prox, x0: Tree, settings: dict[str, Any]
     ) -> "Ledger | None":
-        """Return the books as they were last written; None where there are none.
+        """Return the ledger as it was last written; None where there is none.
 
         Parameters
         ----------
         algorithm
-            As the user has written it; what it leaves open is what the books say.
+            As the user has written it; what it leaves open is what the ledger says.
 
         Raises
         ------
@@ -154,7 +154,7 @@ class Ledger:
         """Take in what the server is to count for a client; it counts once ``commit`` or ``step`` has returned."""
         if number <= self.number(client):
             raise Refused(
-                "stale", f"client {client} has sent update {number}, its update {self.number(client)} is in the books"
+                "stale", f"client {client} has sent update {number}, its update {self.number(client)} is in the ledger"
             )
         change = self.algorithm.increment(counted, self.value(client), message)
         file = f"table/{client}-{number}{tensors.SUFFIX}"
@@ -243,7 +243,7 @@ class Ledger:
 
 
 def roles(algorithm: Any, header: dict[str, Any]) -> Roles:
-    """Return the algorithm, as the user has written it, with the numbers and the weights that books have."""
+    """Return the algorithm, as the user has written it, with the numbers and the weights that a ledger has."""
     return Roles(steps.settled(algorithm, header["step_sizes"]), np.array(header["weights"]))
 
 

@@ -88,7 +88,7 @@ class Reply(NamedTuple):
     reason: str = ""
 
 
-class Post:
+class Mailbox:
     """Sends messages, and hands out the answers.
 
     Parameters

@@ -8,7 +8,7 @@ import math
 from typing import Any
 
 from feddr.flower.journal import Journal
-from feddr.flower.mailbox import Post, Reply, TimeSource
+from feddr.flower.mailbox import Mailbox, Reply, TimeSource
 from feddr.flower.messages import Hello, Presence
 from feddr.flower.refused import Refused
 from feddr.flower.validate import MOST
@@ -47,7 +47,7 @@ class Pauses:
         self.until.pop(one, None)
 
 
-class Roster:
+class Membership:
     """The nodes that are there, and their clients.
 
     Parameters
@@ -66,9 +66,9 @@ class Roster:
     """
 
     def __init__(
-        self, post: Post, journal: Journal, clock: TimeSource, run: str, clients: int, samples: bool, work: bool
+        self, mailbox: Mailbox, journal: Journal, clock: TimeSource, run: str, clients: int, samples: bool, work: bool
     ) -> None:
-        self.post, self.journal, self.clock, self.run = post, journal, clock, run
+        self.mailbox, self.journal, self.clock, self.run = mailbox, journal, clock, run
         self.clients, self.samples, self.work = clients, samples, work
         self.node_of: dict[int, int] = {}
         self.told: dict[int, Presence] = {}
@@ -83,7 +83,7 @@ class Roster:
         if self.clock.now() < self._next:
             return
         self._next = self.clock.now() + REFRESH
-        there = self.post.nodes()
+        there = self.mailbox.nodes()
         for node in sorted(self._claims.keys() - there):
             self._strike(node)
         self._asked = {node: until for node, until in self._asked.items() if node in there}
@@ -130,7 +130,7 @@ class Roster:
 
     def _greet(self, node: int) -> None:
         """Ask a node whose it is; if it does not answer, again after a while that doubles."""
-        if self.post.send("hello", node, Hello(self.run, self.samples, self.work).content()):
+        if self.mailbox.send("hello", node, Hello(self.run, self.samples, self.work).content()):
             self._patience[node] = 2 * self._patience.get(node, SILENCE / 2)
             self._asked[node] = self.clock.now() + self._patience[node]
 
@@ -138,7 +138,7 @@ class Roster:
         if client not in self.node_of:
             self.node_of[client] = node
             # Whatever an earlier node of this client had to do was lost with it, or is done again by this one.
-            self.post.forget(lambda sent: sent.client == client)
+            self.mailbox.forget(lambda sent: sent.client == client)
             self.journal.write("node", node=str(node), client=client, **self._known(client))
 
     def _known(self, client: int) -> dict[str, Any]:

@@ -165,7 +165,7 @@ class UploadHeader(Note):
 
 @dataclass(frozen=True)
 class Metrics(Note):
-    """A client's means at xbar over its own samples, and their numbers; NaN or 0 where there are none."""
+    """A client's means at xbar over its own samples, and their numbers; NaN or 0 where there is none."""
 
     uid: str
     ticket: str

@@ -52,7 +52,7 @@ class Counters:
 
 
 class FileRetention:
-    """The files that the two newest generations of the books name; others are removed."""
+    """The files that the two newest generations of the ledger name; others are removed."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

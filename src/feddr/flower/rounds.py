@@ -34,9 +34,9 @@ class Round:
     """A round: the active clients compute, then the server.
 
     It ends when all have answered, or at the deadline if enough have; until then those who fail are asked again. Who
-    has not answered by then stays as it was: what it still sends is ignored, and its next task tells it to go on from
-    the update that the server has accepted. A round that was open when the server stopped goes on with the uploads that
-    are in the books.
+    has not answered by then stays as it was: what it still sends is ignored, and its next task tells it to continue
+    from the update that the server has accepted. A round that was open when the server stopped continues with the
+    uploads that are in the ledger.
     """
 
     def __init__(self, run: Deployment, active: list[int]) -> None:
@@ -57,11 +57,11 @@ class Round:
         if run.send(self.missing) and self.opened is None:
             self.opened = run.clock.now()
         for _ in run.arrivals():
-            run.ledger.commit()
+            pass  # they are in the ledger
         missing = len(self.missing)
         if missing and not (self._late() and len(self.active) - missing >= self.enough):
             return False
-        run.post.forget(lambda sent: sent.kind == "train")
+        run.mailbox.forget(lambda sent: sent.kind == "train")
         run.step(self.active)
         return True
 
@@ -74,7 +74,7 @@ class Round:
 class Arrivals:
     """Arrivals: the server computes with each upload as it comes, or with every ``buffer`` of them.
 
-    A client gets the newest xbar as soon as its upload is in the books.
+    A client gets the newest xbar as soon as its upload is in the ledger.
     """
 
     def __init__(self, run: Deployment, buffer: int) -> None:
@@ -85,11 +85,7 @@ class Arrivals:
         """Send what can be sent, take in what has come, and return whether the run has ended."""
         run = self.run
         run.send(range(run.federation.clients))
-        for i in run.arrivals():
-            if len(run.ledger.pending) >= self.buffer:
-                run.step()
-            else:
-                run.ledger.commit()
+        for i in run.arrivals(self.buffer):
             if finished(run):
                 return True
             run.send([i])

@@ -9,12 +9,12 @@ from flwr.serverapp import Grid
 from feddr import tree
 from feddr.algorithms import Algorithm, Asynchronous, Deployable, step_sizes
 from feddr.flower import census, identity, rounds, steps
-from feddr.flower.deployment import Deployment
+from feddr.flower.deployment import Deployment, Services
 from feddr.flower.federation import Federation
 from feddr.flower.journal import Journal
 from feddr.flower.ledger import Ledger
-from feddr.flower.mailbox import Monotonic, Post, TimeSource
-from feddr.flower.membership import Roster
+from feddr.flower.mailbox import Mailbox, Monotonic, TimeSource
+from feddr.flower.membership import Membership
 from feddr.flower.metrics import MetricsWriter
 from feddr.flower.progress import ProgressTable
 from feddr.flower.settings import Settings
@@ -52,7 +52,7 @@ def serve(
         run.finish()
         _save_settings(settings.place, run)
         _save_picture(settings.place, run)
-        return run.rows.history
+        return run.metrics.history
 
 
 def check(federation: Federation, algorithm: Algorithm, sampling: Sampling, settings: Settings) -> Deployable:
@@ -84,36 +84,35 @@ def open_run(
     clock: TimeSource,
     progress: ProgressTable,
 ) -> Deployment:
-    """Open the books, old ones or new ones, and everything that a run needs beside them."""
+    """Open the ledger, an old one or a new one, and everything that a run needs beside it."""
     place, x0 = settings.place, tree.cast(federation.init, settings.dtype)
     journal = Journal(place / "log.jsonl")
-    post = Post(grid, clock, settings.ttl, journal)
+    mailbox = Mailbox(grid, clock, settings.ttl, journal)
     rules = identity.rules(algorithm, settings.precision, federation.init)
     asked = _identity(federation, algorithm, sampling, settings, rules)
     prox = compiled_prox(federation.regulariser)
     ledger = Ledger.resume(place, algorithm, prox, x0, asked)
     event, new = ("start", True) if ledger is None else ("resume", False)
     samples, work = new and federation.weights == "samples", new and steps.is_open(algorithm)
-    roster = Roster(post, journal, clock, settings.name, federation.clients, samples, work)
+    membership = Membership(mailbox, journal, clock, settings.name, federation.clients, samples, work)
     if ledger is None:
-        roles, words = census.settle(federation, algorithm, sampling, settings, roster, clock, progress)
+        roles, words = census.settle(federation, algorithm, sampling, settings, membership, clock, progress)
         ledger = Ledger.start(place, roles, prox, x0, asked, words)
     journal.write(event, name=settings.name, uid=ledger.uid, version=ledger.version, **asked)
     journal.write("audit", error=ledger.audit())
     if ledger.words:
         journal.write("step_sizes", words=ledger.words, **steps.numbers(ledger.roles.algorithm))
         progress.say(f"{type(algorithm).__name__}: {ledger.words}")
-    rows = MetricsWriter(place, federation, settings.dtype, ledger.weights)
-    rows.resume(ledger.version)
-    return Deployment(
-        federation, algorithm, sampling, settings, clock, post, roster, ledger, rows, journal, progress, rules
-    )
+    metrics = MetricsWriter(place, federation, settings.dtype, ledger.weights)
+    metrics.resume(ledger.version)
+    services = Services(clock, mailbox, membership, journal, progress)
+    return Deployment(federation, algorithm, sampling, settings, ledger, metrics, services)
 
 
 def _identity(
     federation: Federation, algorithm: Deployable, sampling: Sampling, settings: Settings, rules: str
 ) -> dict[str, Any]:
-    """Return what must be the same when a run goes on; how far it goes may change."""
+    """Return what must be the same when a run resumes; how far it goes may change."""
     weights = federation.weights
     return {
         "algorithm": repr(algorithm),
@@ -138,4 +137,4 @@ def _save_settings(place: Path, run: Deployment) -> None:
 def _save_picture(place: Path, run: Deployment) -> None:
     from feddr import plots
 
-    plots.save(plots.curves({type(run.algorithm).__name__: run.rows.history}), place / "curves.png")
+    plots.save(plots.curves({type(run.algorithm).__name__: run.metrics.history}), place / "curves.png")

@@ -33,7 +33,7 @@ def server_app(
     """Return a Flower ServerApp that serves a run.
 
     ``AsyncFedDR``, ``FedAsync`` and ``FedBuff`` run asynchronously, the other methods in rounds. A run that is
-    submitted again under its name goes on where it stopped; its books are on the disk before an update counts.
+    submitted again under its name resumes where it stopped; its ledger is on the disk before an update counts.
 
     Parameters
     ----------
