@@ -174,7 +174,7 @@ def test_rules_with_the_same_numbers_are_equal_and_say_so() -> None:
 def test_another_optimiser_is_another_run(tmp_path: Path) -> None:
     def go(lr: float, rounds: int) -> None:
         algorithm = feddr.FedOpt(optax.adam(lr), name=f"adam({lr})")
-        kept: dict[str, Any] = {"checkpoint": tmp_path / "kept", "resume": True}
+        kept: dict[str, Any] = {"checkpoint": feddr.Checkpoint(tmp_path / "kept", resume=True)}
         feddr.simulate(problem(), algorithm, local=SGD(lr=LR), rounds=rounds, **kept)
 
     go(0.1, 2)

@@ -22,10 +22,10 @@ def problem() -> feddr.Problem:
 @pytest.mark.parametrize(
     ("engine", "algorithm", "name"),
     [
-        *((feddr.simulate, feddr.FedAvg(), name) for name in ("rounds", "seed", "evaluate_every", "max_events")),
+        *((feddr.simulate, feddr.FedAvg(), name) for name in ("rounds", "seed", "evaluate_every")),
         *((feddr.reference, feddr.FedAvg(), name) for name in ("rounds", "seed", "evaluate_every")),
         *((feddr.simulate_async, feddr.FedAsync(), name) for name in ("updates", "seed", "evaluate_every")),
-        *((feddr.simulate_async, feddr.FedAsync(), name) for name in ("max_events", "concurrency", "threads")),
+        *((feddr.simulate_async, feddr.FedAsync(), name) for name in ("concurrency", "threads")),
         (feddr.simulate, feddr.FedAvg(), "threads"),
     ],
 )
@@ -42,6 +42,7 @@ def test_engines_refuse_what_is_not_a_whole_number(engine: Any, algorithm: Any, 
     ("make", "name"),
     [
         (lambda value: feddr.FedBuff(buffer=value), "buffer"),
+        (lambda value: feddr.Clock(max_events=value), "max_events"),
         (lambda value: feddr.AsyncFedDR(buffer=value), "buffer"),
         (lambda value: feddr.AsyncFedDR(tau=value), "tau"),
         (lambda value: feddr.local.SGD(lr=0.1, epochs=value), "epochs"),

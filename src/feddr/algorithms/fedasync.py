@@ -5,8 +5,8 @@ from typing import ClassVar, Literal
 
 from feddr import tree
 from feddr.algorithms.algorithm import Uploads
-from feddr.algorithms.fedavg import FedAvgServer
-from feddr.local import Solution, Subproblem
+from feddr.algorithms.fedavg import FedAvg, FedAvgServer
+from feddr.local import Subproblem
 from feddr.prox.regulariser import Prox
 from feddr.tree import Tree
 from feddr.validation import scalars
@@ -15,7 +15,7 @@ STALENESS = ("constant", "polynomial", "hinge")
 
 
 @dataclass(frozen=True)
-class FedAsync:
+class FedAsync(FedAvg):
     """Asynchronous federated optimisation by mixing.
 
     Client i minimises f_i(x) + rho/2 ||x - xbar^{k-d}||^2 from the version xbar^{k-d}, and the server mixes the
@@ -59,10 +59,6 @@ class FedAsync:
     rho: float = 0.0
 
     buffer: ClassVar[int] = 1
-    composite: ClassVar[bool] = False
-    partial: ClassVar[bool] = True
-    full_start: ClassVar[bool] = False
-    needs_gradient: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         scalars.numbers(self, "alpha", "a", "b", "rho")
@@ -81,32 +77,8 @@ class FedAsync:
             return 1.0 / (self.a * (staleness - self.b) + 1.0)
         return 1.0
 
-    def server(self, x0: Tree) -> FedAvgServer:
-        return FedAvgServer(x0)
-
-    def broadcast(self, s: FedAvgServer) -> Tree:
-        return s.xbar
-
-    def client(self, x0: Tree, xbar: Tree) -> None:
-        """Return nothing: a client keeps nothing from one job to the next."""
-
     def subproblem(self, c: None, xbar: Tree) -> Subproblem:
         return Subproblem(start=xbar, center=xbar, eta=1.0 / self.rho) if self.rho else Subproblem(start=xbar)
-
-    def finish(self, c: None, xbar: Tree, sub: Subproblem, solution: Solution) -> tuple[None, Tree]:
-        return None, solution.x
-
-    def absolute_upload(self, c: None, x: Tree) -> Tree:
-        return x
-
-    def increment(self, x: Tree, before: Tree, xbar: Tree) -> Tree:
-        return x
-
-    def recover(self, xbar: Tree) -> None:
-        """Return nothing: there was nothing to lose."""
-
-    def invariant_gap(self, s: FedAvgServer, total: Tree) -> float:
-        return 0.0
 
     def aggregate(self, s: FedAvgServer, uploads: Uploads, prox: Prox) -> FedAvgServer:
         kept, share = 1.0 - self.alpha * uploads.discount, self.alpha / uploads.weight

@@ -1,7 +1,7 @@
 """FedAvg: local training and averaging (McMahan, Moore, Ramage, Hampson and Aguera y Arcas 2017)."""
 
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from feddr import tree
 from feddr.algorithms.algorithm import Uploads
@@ -38,10 +38,10 @@ class FedAvg:
     full_start: ClassVar[bool] = False
     needs_gradient: ClassVar[bool] = False
 
-    def server(self, x0: Tree) -> FedAvgServer:
+    def server(self, x0: Tree) -> Any:
         return FedAvgServer(x0)
 
-    def broadcast(self, s: FedAvgServer) -> Tree:
+    def broadcast(self, s: Any) -> Tree:
         return s.xbar
 
     def client(self, x0: Tree, xbar: Tree) -> None:
@@ -62,8 +62,8 @@ class FedAvg:
     def recover(self, xbar: Tree) -> None:
         """Return nothing: there was nothing to lose."""
 
-    def invariant_gap(self, s: FedAvgServer, total: Tree) -> float:
+    def invariant_gap(self, s: Any, total: Tree) -> float:
         return 0.0
 
-    def aggregate(self, s: FedAvgServer, uploads: Uploads, prox: Prox) -> FedAvgServer:
+    def aggregate(self, s: Any, uploads: Uploads, prox: Prox) -> Any:
         return FedAvgServer(tree.scale(1.0 / uploads.weight, uploads.sum))

@@ -2,11 +2,10 @@
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
 
 from feddr import tree
 from feddr.algorithms.algorithm import Uploads
-from feddr.algorithms.fedavg import FedAvgServer
+from feddr.algorithms.fedavg import FedAvg, FedAvgServer
 from feddr.local import Solution, Subproblem
 from feddr.prox.regulariser import Prox
 from feddr.tree import Tree
@@ -14,7 +13,7 @@ from feddr.validation import scalars
 
 
 @dataclass(frozen=True)
-class FedBuff:
+class FedBuff(FedAvg):
     """The server takes a step when it has heard from ``buffer`` clients.
 
     Client i minimises f_i from the version xbar^{k-d} that it read and sends how far it went. With K changes in the
@@ -48,11 +47,6 @@ class FedBuff:
     buffer: int = 10
     server_lr: float = 1.0
 
-    composite: ClassVar[bool] = False
-    partial: ClassVar[bool] = True
-    full_start: ClassVar[bool] = False
-    needs_gradient: ClassVar[bool] = False
-
     def __post_init__(self) -> None:
         scalars.count(self, "buffer", 1)
         scalars.positive(self, "server_lr")
@@ -60,32 +54,11 @@ class FedBuff:
     def factor(self, staleness: int) -> float:
         return 1.0 / math.sqrt(1.0 + staleness)
 
-    def server(self, x0: Tree) -> FedAvgServer:
-        return FedAvgServer(x0)
-
-    def broadcast(self, s: FedAvgServer) -> Tree:
-        return s.xbar
-
-    def client(self, x0: Tree, xbar: Tree) -> None:
-        """Return nothing: a client keeps nothing from one job to the next."""
-
-    def subproblem(self, c: None, xbar: Tree) -> Subproblem:
-        return Subproblem(start=xbar)
-
     def finish(self, c: None, xbar: Tree, sub: Subproblem, solution: Solution) -> tuple[None, Tree]:
         return None, tree.increment(solution.x, xbar)
 
-    def absolute_upload(self, c: None, x: Tree) -> Tree:
-        return x
-
     def increment(self, x: Tree, before: Tree, xbar: Tree) -> Tree:
         return tree.increment(x, xbar)
-
-    def recover(self, xbar: Tree) -> None:
-        """Return nothing: there was nothing to lose."""
-
-    def invariant_gap(self, s: FedAvgServer, total: Tree) -> float:
-        return 0.0
 
     def aggregate(self, s: FedAvgServer, uploads: Uploads, prox: Prox) -> FedAvgServer:
         return FedAvgServer(tree.axpy(self.server_lr / uploads.weight, uploads.sum, s.xbar))

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -10,7 +10,7 @@ import optax
 
 from feddr import precision, tree
 from feddr.algorithms.algorithm import Uploads
-from feddr.local import Solution, Subproblem
+from feddr.algorithms.fedavg import FedAvg
 from feddr.prox.regulariser import Prox
 from feddr.tree import Tree
 from feddr.validation import scalars
@@ -24,13 +24,8 @@ class FedOptServer(NamedTuple):
 
 
 @dataclass(frozen=True)
-class _Stepping:
+class _Stepping(FedAvg):
     """The rules that all of this file share: FedAvg's clients, and a server that takes a step of an optimiser."""
-
-    composite: ClassVar[bool] = False
-    partial: ClassVar[bool] = True
-    full_start: ClassVar[bool] = False
-    needs_gradient: ClassVar[bool] = False
 
     def transformation(self) -> optax.GradientTransformation:
         """Return the optimiser of the server."""
@@ -39,30 +34,6 @@ class _Stepping:
     def server(self, x0: Tree) -> FedOptServer:
         with precision.scope(np.float64):
             return FedOptServer(x0, tree.map(np.asarray, self.transformation().init(x0)))
-
-    def broadcast(self, s: FedOptServer) -> Tree:
-        return s.xbar
-
-    def client(self, x0: Tree, xbar: Tree) -> None:
-        """Return nothing: a client keeps nothing from one round to the next."""
-
-    def subproblem(self, c: None, xbar: Tree) -> Subproblem:
-        return Subproblem(start=xbar)
-
-    def finish(self, c: None, xbar: Tree, sub: Subproblem, solution: Solution) -> tuple[None, Tree]:
-        return None, solution.x
-
-    def absolute_upload(self, c: None, x: Tree) -> Tree:
-        return x
-
-    def increment(self, x: Tree, before: Tree, xbar: Tree) -> Tree:
-        return x
-
-    def recover(self, xbar: Tree) -> None:
-        """Return nothing: there was nothing to lose."""
-
-    def invariant_gap(self, s: FedOptServer, total: Tree) -> float:
-        return 0.0
 
     def aggregate(self, s: FedOptServer, uploads: Uploads, prox: Prox) -> FedOptServer:
         gradient = tree.map(lambda xbar, x: xbar - x / uploads.weight, s.xbar, uploads.sum)

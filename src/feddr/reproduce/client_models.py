@@ -7,7 +7,7 @@ too, at the end of a round, and discard it. Storing it changes no other number, 
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from feddr.algorithms import FedAvg
+from feddr.algorithms import FedAvg, FedProx
 from feddr.algorithms.algorithm import Algorithm, Uploads
 from feddr.local import Solution, Subproblem
 from feddr.prox.regulariser import Prox
@@ -81,4 +81,4 @@ class KeepsClientModels:
 
 def keeping(algorithm: Algorithm) -> Algorithm:
     """Return the method with clients that have a model of their own, if it can be given them."""
-    return KeepsClientModels(algorithm) if isinstance(algorithm, FedAvg) else algorithm
+    return KeepsClientModels(algorithm) if type(algorithm) in (FedAvg, FedProx) else algorithm
