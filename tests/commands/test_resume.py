@@ -18,7 +18,7 @@ from feddr.commands import main
 from feddr.runs.folder import CHECKPOINTS, PROGRESS
 from tests.checkpoint.test_full_disk import on_a_small_disk
 from tests.reliability.faults import record
-from tests.small_experiments import FEDAVG, toml
+from tests.small_experiments import FEDAVG, FEDDR, toml
 
 pytestmark = pytest.mark.slow
 
@@ -27,13 +27,12 @@ LONG: dict[str, Any] = {
     "more": "evaluate_every = 500",
     "local": "lr = 0.001\nbatch_size = 1000",
 }
-PLAIN = 'name = "FedDR"\neta = 1.0'
 
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    (tmp_path / "two.toml").write_text(toml(PLAIN, FEDAVG, **LONG))
-    (tmp_path / "one.toml").write_text(toml(PLAIN, **LONG))
+    (tmp_path / "two.toml").write_text(toml(FEDDR, FEDAVG, **LONG))
+    (tmp_path / "one.toml").write_text(toml(FEDDR, **LONG))
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

@@ -213,8 +213,8 @@ def attempt(job: RunSpec, adapt: "Callable[[RunArguments], RunArguments] | None"
 
     try:
         with warnings.catch_warnings(record=True) as caught:
-            # Numbers that overflow are found at the end, and told in the record.
-            warnings.simplefilter("ignore", RuntimeWarning)
+            # Numbers that overflow, and runs that diverge, are found at the end and told in the record.
+            warnings.simplefilter("ignore")
             warnings.simplefilter("always", ClockWarning)
             config = parse({key: value for key, value in job.config.items() if key != "tune"})
             problem, (run,) = build(config)
