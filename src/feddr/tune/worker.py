@@ -5,9 +5,7 @@ that no worker outlives the program that started it. The function ``execute`` of
 ``feddr.tune.jobs``, unless the command line names another one.
 """
 
-import contextlib
 import importlib
-import io
 import os
 import queue
 import sys
@@ -35,8 +33,7 @@ def answer(line: str, module: str = "feddr.tune.jobs") -> str:
     from feddr.tune.jobs import RunSpec
 
     execute: Callable[[RunSpec], RunRecord] = importlib.import_module(module).execute
-    with contextlib.redirect_stderr(io.StringIO()):  # such as the reasons for recommended step sizes
-        return execute(RunSpec.loads(line)).dumps()
+    return execute(RunSpec.loads(line)).dumps()
 
 
 def _listen(lines: "queue.SimpleQueue[str]") -> None:
