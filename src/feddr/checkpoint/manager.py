@@ -190,11 +190,11 @@ class CheckpointManager:
         return None if self.checkpoints is None else self.checkpoints.folder
 
 
-def interval(every: int | str) -> tuple[int | None, float]:
-    """Return the rounds, or None and the seconds, between two checkpoints."""
+def interval(every: int | str, name: str = "every") -> tuple[int | None, float]:
+    """Return the rounds, or None and the seconds, between two checkpoints; ``name`` is what errors call it."""
     seconds = _SECONDS.fullmatch(every) if isinstance(every, str) else None
     if seconds is not None:
         return None, float(seconds[1])
     if isinstance(every, bool) or not isinstance(every, int) or every < 1:
-        raise ValueError(f'every must be a number of rounds, or seconds as in "60s", got {every!r}.')
+        raise ValueError(f'{name} must be a number of rounds, or seconds as in "60s", got {every!r}.')
     return every, 0.0

@@ -146,7 +146,7 @@ def _execute(config: Config, out: Path | None, resume: Path | None, how: RunOpti
 def _check_interval(how: RunOptions) -> None:
     from feddr.checkpoint.manager import interval
 
-    interval(how.checkpoint_every)
+    interval(how.checkpoint_every, "checkpoint_every")
 
 
 def _run_all(
