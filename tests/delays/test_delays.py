@@ -335,3 +335,12 @@ def test_a_clock_refuses_what_makes_no_sense(arguments: dict[str, Any], message:
 def test_an_asynchronous_run_has_no_deadline(problem: feddr.Problem) -> None:
     with pytest.raises(ValueError, match=r"An asynchronous run has no rounds, got deadline=2.0"):
         feddr.simulate_async(problem, feddr.AsyncFedDR(eta=0.7), local=SGD, updates=5, clock=feddr.Clock(deadline=2.0))
+
+
+@pytest.mark.parametrize("wrong", [{"clock": delays.Fixed(1.0)}, {"checkpoint": 3}])
+def test_objects_of_a_run_are_refused_by_name(problem: feddr.Problem, wrong: dict[str, Any]) -> None:
+    (name,) = wrong
+    with pytest.raises(ValueError, match=f"{name} must be a feddr.{name.capitalize()}"):
+        feddr.simulate(problem, feddr.FedDR(eta=0.7), local=SGD, rounds=1, **wrong)
+    with pytest.raises(ValueError, match=f"{name} must be a feddr.{name.capitalize()}"):
+        feddr.simulate_async(problem, feddr.AsyncFedDR(eta=0.7), local=SGD, updates=1, **wrong)

@@ -64,8 +64,12 @@ class Checkpoint:
 
     @classmethod
     def of(cls, given: "Checkpoint | str | Path | None") -> "Checkpoint | None":
-        """Return a checkpoint, also where a folder stands for one."""
-        return cls(given) if isinstance(given, str | Path) else given
+        """Return the checkpoint that an engine was given, also where a folder stands for one; refuse what is none."""
+        if given is None or isinstance(given, cls):
+            return given
+        if isinstance(given, str | Path):
+            return cls(given)
+        raise ValueError(f"checkpoint must be a feddr.Checkpoint or a folder, got {given!r}.")
 
 
 class CheckpointManager:

@@ -128,14 +128,13 @@ def simulate_async(
             f'"auto" needs to know how stale updates may be, got tau=None; with {places} clients at a time they are '
             f"about {places - 1} versions old, and older where speeds differ."
         )
-    clock = Clock() if clock is None else clock
+    clock, where = Clock.of(clock) or Clock(), Checkpoint.of(checkpoint)
     clock.check(algorithm, n)
     if clock.deadline is not None:
         raise ValueError(f"An asynchronous run has no rounds, got deadline={clock.deadline}; leave it out.")
     batching.prepare(mean_work(problem, local))
     algorithm, words, *_ = chosen = resolve(algorithm, problem, Full(), local)
     engine = {"engine": "clock", "delays": clock.delays, "concurrency": places, "max_events": clock.max_events}
-    where = Checkpoint.of(checkpoint)
     with ThreadPool(threads) as pool:
         run = Run(problem, algorithm, local, options, pool)
         loop = EventLoop(run, algorithm, clock, places, updates, callback, eager)

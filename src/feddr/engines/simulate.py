@@ -127,6 +127,7 @@ def simulate(
     options = EngineOptions(sampling, seed, precision, evaluate_every, personal, client_memory, on_bad_client)
     options.check(algorithm, problem)
     n, seed = problem.data.num_clients, options.seed
+    clock, where = Clock.of(clock), Checkpoint.of(checkpoint)
     if clock is not None:
         clock.check(algorithm, n)
     batching.prepare(mean_work(problem, local))
@@ -134,7 +135,6 @@ def simulate(
     measurements = measurements_for(problem, algorithm, sampling) if certify else None
     callbacks = [call for call in (measurements, callback) if call is not None]
     engine = {"engine": "simulate", "sampling": sampling, "certify": certify, **_words(clock)}
-    where = Checkpoint.of(checkpoint)
     with ThreadPool(threads) as pool:
         run = Run(problem, algorithm, local, options, pool)
         rounds_clock = None if clock is None else RoundClock(run, clock)

@@ -50,6 +50,13 @@ class Clock:
             if not self.deadline > 0:
                 raise ValueError(f"deadline must be above 0, got {self.deadline}; None to wait for everybody.")
 
+    @classmethod
+    def of(cls, given: "Clock | None") -> "Clock | None":
+        """Return the clock that an engine was given, and refuse what is none."""
+        if given is None or isinstance(given, cls):
+            return given
+        raise ValueError(f"clock must be a feddr.Clock, got {given!r}; such as Clock(delays.Fixed(1.0)).")
+
     def check(self, algorithm: Algorithm, n: int) -> None:
         """Refuse delays that do not fit n clients, and a deadline that the algorithm cannot meet."""
         self.delays.check(n)
