@@ -196,6 +196,15 @@ def test_epochs_are_steps_however_many_trials_they_take(name: str, steps: int) -
     assert distances[1] < distances[0]
 
 
+@pytest.mark.parametrize("steps", [1, 2, 5])
+def test_epochs_of_a_round_bowl_are_two_gradients_each_and_one_refused_trial(steps: int) -> None:
+    """A step of 1/M ends where the gradient is 0, too little for the test; with 2 M every step passes."""
+    data = feddr.FederatedData.from_clients([{"x": np.eye(3), "y": np.ones(3)}])
+    problem = feddr.Problem(lambda params, batch: 0.5 * (batch["x"] @ params - batch["y"]) ** 2, data, np.zeros(3))
+    sub = Subproblem(start=np.zeros(3), center=np.full(3, 2.0), eta=2.0)
+    assert solve(problem, local.Accelerated(stopping=local.Epochs(steps)), sub).steps == 2 * steps + 1
+
+
 def test_the_curvature_that_a_solver_met_is_between_those_of_the_loss() -> None:
     sub = Subproblem(start=np.zeros(1), center=np.zeros(1), eta=1.0)
     found = solve(apart(), local.Accelerated(tol=1e-10), sub).met

@@ -170,7 +170,7 @@ def certificate(result: "Result", *, F_star: float = 0.0) -> Certificate:
     hypotheses = [
         Hypothesis(
             "smoothness L",
-            "known" if watch.smoothness.exact else "an estimate at the start and the end of the run",
+            "known" if watch.smoothness.exact else "an estimate at both ends of the run and along the clients' steps",
             f"{L:.4g}",
             L > 0,
         ),

@@ -20,7 +20,7 @@ KINDS = ("receiving", "computing", "sending", "lost", "idle", "offline", "server
 
 
 class Stateful(Protocol):
-    """A part of a run that can be taken up again."""
+    """A part of a run that a checkpoint holds."""
 
     def state_dict(self) -> Arrays:
         """Return everything that the rest of the run depends on."""

@@ -174,7 +174,7 @@ class Checkpoints:
         if reasons:
             raise CheckpointError(
                 f"No checkpoint in {self.folder} can be used. {' '.join(reasons.values())} "
-                "Take back what was changed, or begin anew in another folder."
+                "Take back what was changed, or start in another folder."
             )
         return None
 

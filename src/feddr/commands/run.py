@@ -55,7 +55,7 @@ def run(
     tensorboard: Board = None,
     mlflow: Flow = None,
 ) -> None:
-    """Run the one algorithm of CONFIG, an experiment in TOML, or go on with a run that was cut off."""
+    """Run the one algorithm of CONFIG, an experiment in TOML, or resume a run that was interrupted."""
     experiment, path = _experiment(config, sets, out, resume)
     if len(experiment.algorithms) > 1:
         raise ConfigError(f"run takes one algorithm, {path} has {len(experiment.algorithms)}; use feddr compare.")
@@ -77,7 +77,7 @@ def compare(
     tensorboard: Board = None,
     mlflow: Flow = None,
 ) -> None:
-    """Run all algorithms of CONFIG, an experiment in TOML, on one problem, or go on where that was cut off."""
+    """Run all algorithms of CONFIG, an experiment in TOML, on one problem, or resume one that was interrupted."""
     experiment, _ = _experiment(config, sets, out, resume)
     sinks = TrackerTargets(tensorboard, mlflow).check()
     how = RunOptions(

@@ -84,7 +84,7 @@ class Accelerated:
 
         <grad phi(x+), grad phi(y)> >= (1 - mu / M) / 2 ||grad phi(y)||^2
 
-    is enough. Where it fails, M is doubled and the scheme begins anew at y. It compares gradients and no values of phi,
+    is enough. Where it fails, M is doubled and the scheme restarts at y. It compares gradients and no values of phi,
     whose differences are lost to rounding near the solution, and costs a second gradient a step. Where rounding decides
     it, M grows until a step no longer moves y, and the solver ends there.
 

@@ -30,7 +30,7 @@ class LiveServer:
 
     Examples
     --------
-    >>> with Watch([Path("runs/first")]) as watch:  # doctest: +SKIP
+    >>> with LiveServer([Path("runs/first")]) as watch:  # doctest: +SKIP
     ...     print(watch.url)
     """
 
