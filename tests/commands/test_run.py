@@ -68,7 +68,16 @@ def test_run_writes_what_the_same_python_computes(folder: Path) -> None:
     assert "Saved in runs/small." in result.stdout
 
 
-def test_compare_goes_on_when_an_algorithm_diverges(folder: Path) -> None:
+def test_step_sizes_that_were_chosen_are_shown_unless_quiet(folder: Path) -> None:
+    auto = ("--set", "algorithm.eta=auto")
+    assert re.findall("FedDR: .*eta.*", feddr_("run", "../one.toml", "--out", "shown", *auto).stderr)
+    quiet = feddr_("run", "../one.toml", "--out", "quiet", *auto, "--quiet")
+    assert (quiet.exit_code, quiet.output) == (0, "")
+    for name in ("shown", "quiet"):
+        assert "eta" in json.loads((folder / name / "FedDR" / "settings.json").read_text())["step_sizes"]
+
+
+def test_compare_continues_when_an_algorithm_diverges(folder: Path) -> None:
     sets = ["--set", "personal=true", "--set", "algorithm.FedAvg.local.lr=1e38"]
     result = feddr_("compare", "../three.toml", "--out", "there", *sets)
     assert result.exit_code == 0, result.output

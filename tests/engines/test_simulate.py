@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -165,6 +166,20 @@ def test_a_saved_run_can_be_read_back(problem: feddr.Problem, tmp_path: Path) ->
     assert settings["algorithm"] == "FedDR(eta=1.0, alpha=1.1, init='joining', start='xbar', mean='active')"
     assert settings["step_sizes"] == "alpha = 1.1."
     assert (folder / "curves.png").stat().st_size > 10_000
+
+
+@pytest.mark.parametrize("engine", [feddr.simulate, feddr.simulate_async, feddr.reference])
+def test_step_sizes_that_were_chosen_are_printed_once_unless_the_caller_wants_silence(
+    problem: feddr.Problem, engine: Callable[..., feddr.Result], capsys: pytest.CaptureFixture[str]
+) -> None:
+    asynchronous = engine is feddr.simulate_async
+    algorithm, length = (feddr.AsyncFedDR(), "updates") if asynchronous else (feddr.FedDR(), "rounds")
+    loud = engine(problem, algorithm, local=SGD, **{length: 1})
+    printed = capsys.readouterr()
+    assert (printed.out, printed.err) == ("", f"{type(algorithm).__name__}: {loud.settings['step_sizes']}\n")
+    quiet = engine(problem, algorithm, local=SGD, verbose=False, **{length: 1})
+    assert capsys.readouterr() == ("", "")
+    assert quiet.settings == loud.settings
 
 
 @pytest.mark.parametrize(

@@ -42,6 +42,11 @@ def test_a_run_is_that_of_simulate_and_of_feddr_run(tmp_path: Path) -> None:
     assert found.value == history.last.F
 
 
+def test_a_run_prints_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    assert execute(job(grid={"algorithm.eta": ["auto"]})).status == "finished"
+    assert capsys.readouterr() == ("", "")
+
+
 def test_a_run_that_diverges_is_recorded() -> None:
     found = execute(job(grid={"local.lr": [1e38]}))
     assert (found.status, found.value, found.round) == ("diverged", None, 1)

@@ -264,6 +264,7 @@ def _play(
                 threads=how.threads,
                 callback=callback,
                 checkpoint=Checkpoint(folder.checkpoint(run.label), how.checkpoint_every, resume=True),
+                verbose=not how.quiet,
             )
     except DivergedError as error:
         outcome = Outcome(run.label, f"diverged in round {error.round}", error.history, reason=str(error))

@@ -135,6 +135,7 @@ def perform(
     threads: int | None = None,
     callback: "Callback | None" = None,
     checkpoint: "Checkpoint | None" = None,
+    verbose: bool = False,
 ) -> "Result":
     """Run one method of a config on its problem, and return what came of it.
 
@@ -142,8 +143,8 @@ def perform(
     ----------
     problem, run
         From ``build``.
-    threads, callback, checkpoint
-        As in ``feddr.simulate``.
+    threads, callback, checkpoint, verbose
+        As in ``feddr.simulate``, but for the default of ``verbose``.
 
     Examples
     --------
@@ -171,6 +172,7 @@ def perform(
         "clock": build_clock(config),
         "on_bad_client": config.on_bad_client,
         "checkpoint": checkpoint,
+        "verbose": verbose,
     }
     if isinstance(run.algorithm, Asynchronous):
         buffer = run.algorithm.buffer

@@ -45,6 +45,7 @@ def simulate_async(
     eager: bool = False,
     on_bad_client: OnBadClient = "stop",
     checkpoint: Checkpoint | str | Path | None = None,
+    verbose: bool = True,
 ) -> Result:
     """Run an asynchronous algorithm in virtual time, for a number of updates of the server.
 
@@ -79,7 +80,7 @@ def simulate_async(
         Called after each update; returning True ends the run there.
     eager
         Compute each job when it begins instead. The result is the same.
-    on_bad_client, checkpoint
+    on_bad_client, checkpoint, verbose
         As in ``simulate``, with updates for rounds. An update that is skipped counts as lost.
 
     Returns
@@ -113,7 +114,7 @@ def simulate_async(
     """
     n = problem.data.num_clients
     updates = scalars.whole("updates", updates, 0)
-    options = EngineOptions(Uniform(1), seed, precision, evaluate_every, personal, client_memory, on_bad_client)
+    options = EngineOptions(Uniform(1), seed, precision, evaluate_every, personal, client_memory, on_bad_client, verbose)
     if not isinstance(algorithm, Asynchronous):
         raise ValueError(
             f"simulate_async runs AsyncFedDR, FedAsync and FedBuff, got {type(algorithm).__name__}; use simulate."
@@ -134,6 +135,7 @@ def simulate_async(
         raise ValueError(f"An asynchronous run has no rounds, got deadline={clock.deadline}; leave it out.")
     batching.prepare(mean_work(problem, local))
     algorithm, words, *_ = chosen = resolve(algorithm, problem, Full(), local)
+    options.announce(chosen)
     engine = {"engine": "clock", "delays": clock.delays, "concurrency": places, "max_events": clock.max_events}
     with ThreadPool(threads) as pool:
         run = Run(problem, algorithm, local, options, pool)

@@ -32,6 +32,7 @@ def reference(
     precision: str = "float32",
     evaluate_every: int = 10,
     callback: Callback | None = None,
+    verbose: bool = True,
 ) -> Result:
     """Do what ``simulate`` does, step by step; the arguments mean the same, and a problem may be PyTorch's, too.
 
@@ -54,10 +55,11 @@ def reference(
     """
     sampling = Full() if sampling is None else sampling
     rounds = scalars.whole("rounds", rounds, 0)
-    options = EngineOptions(sampling, seed, precision, evaluate_every)
+    options = EngineOptions(sampling, seed, precision, evaluate_every, verbose=verbose)
     options.check(algorithm, problem)
     dtype, seed = options.dtype, options.seed
     algorithm, words, *_ = chosen = resolve(algorithm, problem, sampling, local)
+    options.announce(chosen)
     n, w, g = problem.data.num_clients, problem.client_weights, problem.regulariser
     roles = Roles(algorithm, w)
     v = roles.mean_weights

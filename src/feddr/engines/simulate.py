@@ -52,6 +52,7 @@ def simulate(
     clock: Clock | None = None,
     on_bad_client: OnBadClient = "stop",
     checkpoint: Checkpoint | str | Path | None = None,
+    verbose: bool = True,
 ) -> Result:
     """Run an algorithm for a number of rounds.
 
@@ -60,7 +61,7 @@ def simulate(
     problem
         What to minimise.
     algorithm
-        Such as ``FedDR(eta=10.0, alpha=1.5)``; with "auto" for eta or alpha the recommended values, which are printed.
+        Such as ``FedDR(eta=10.0, alpha=1.5)``; with "auto" for eta or alpha the recommended values.
     local
         How clients solve their subproblems, such as ``local.SGD(lr=0.01, epochs=20, batch_size=10)``.
     rounds
@@ -94,6 +95,8 @@ def simulate(
     checkpoint
         Where the state is saved now and then, and whether the run resumes from there: ``Checkpoint("kept", every=10)``,
         or a folder alone; None for none.
+    verbose
+        Whether to print how step sizes that are "auto" were chosen; the result's settings have it in any case.
 
     Returns
     -------
@@ -124,7 +127,7 @@ def simulate(
     """
     rounds = scalars.whole("rounds", rounds, 0)
     sampling = Full() if sampling is None else sampling
-    options = EngineOptions(sampling, seed, precision, evaluate_every, personal, client_memory, on_bad_client)
+    options = EngineOptions(sampling, seed, precision, evaluate_every, personal, client_memory, on_bad_client, verbose)
     options.check(algorithm, problem)
     n, seed = problem.data.num_clients, options.seed
     clock, where = Clock.of(clock), Checkpoint.of(checkpoint)
@@ -132,6 +135,7 @@ def simulate(
         clock.check(algorithm, n)
     batching.prepare(mean_work(problem, local))
     algorithm, words, *_ = chosen = resolve(algorithm, problem, sampling, local)
+    options.announce(chosen)
     measurements = measurements_for(problem, algorithm, sampling) if certify else None
     callbacks = [call for call in (measurements, callback) if call is not None]
     engine = {"engine": "simulate", "sampling": sampling, "certify": certify, **_words(clock)}

@@ -2,7 +2,6 @@
 
 import contextlib
 import functools
-import io
 import tempfile
 from collections.abc import Callable
 from typing import Any
@@ -90,8 +89,7 @@ def check_algorithm(algorithm: Algorithm) -> None:
     eta = getattr(algorithm, "eta", None)
     clients = len(eta) if isinstance(eta, StepSizes) else CLIENTS
     problem = _problem(clients)
-    with contextlib.redirect_stderr(io.StringIO()):  # it prints the step sizes that it chooses
-        algorithm = resolve(algorithm, problem, _sampling(algorithm), SOME_STEPS).algorithm
+    algorithm = resolve(algorithm, problem, _sampling(algorithm), SOME_STEPS).algorithm
     _rules(algorithm, problem)
     _flags(algorithm, problem)
     _agreement(algorithm, problem)

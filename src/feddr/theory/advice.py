@@ -2,7 +2,6 @@
 
 import dataclasses
 import math
-import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -63,14 +62,14 @@ def recommend(
     >>> best.alpha < 2 and best.eta < 1 / 1.5
     True
     """
-    found = smoothness(problem, points).including(met or {})
-    return _recommend(problem, sampling, found, alpha, eta, F_star, exact, M, theta_hat, tau, T)
+    curvature = smoothness(problem, points).including(met or {})
+    return _recommend(problem, sampling, curvature, alpha, eta, F_star, exact, M, theta_hat, tau, T)
 
 
 def _recommend(
     problem: "Problem",
     sampling: "Sampling | None",
-    found: Smoothness,
+    curvature: Smoothness,
     alpha: float | None = None,
     eta: float | Sequence[float] | None = None,
     F_star: float | None = None,
@@ -86,12 +85,12 @@ def _recommend(
     n = problem.data.num_clients
     p = p_hat(Full() if sampling is None else sampling, n)
     gap, about_gap = start_gap(problem, F_star)
-    L, weights = found.L, problem.client_weights
+    L, weights = curvature.L, problem.client_weights
     if isinstance(eta, Sequence):
         etas = np.array(eta)
         eta = 1.0 / float(np.sum(weights / etas))
         weights = eta * weights / etas
-        L = float(np.max(etas * found.per_client)) / eta
+        L = float(np.max(etas * curvature.per_client)) / eta
     gap, largest = max(gap, 1e-12), float(weights.max())
     delays: dict[str, Any] = {"tau": tau, "T": T, "largest_weight": None if largest * n < 1 + 1e-9 else largest}
     if alpha is None and eta is None:
@@ -99,7 +98,7 @@ def _recommend(
     else:
         budget = 0.0 if exact or tau is not None else gap / L if M is None else M
         best = choose(L, n, p, alpha=alpha, eta=eta, gap=gap, M=budget, **delays)
-    return dataclasses.replace(best, reasons=(f"{found.words(L)}.", *about_gap, *best.reasons))
+    return dataclasses.replace(best, reasons=(f"{curvature.words(L)}.", *about_gap, *best.reasons))
 
 
 def start_gap(problem: "Problem", F_star: float | None = None) -> tuple[float, tuple[str, ...]]:
@@ -188,7 +187,9 @@ ROUNDING = 0.01
 
 
 def resolve(algorithm: Any, problem: "Problem | ProblemLike", sampling: "Sampling", local: Any) -> Resolved:
-    """Return the algorithm with nothing left "auto", print its step sizes, and warn of an alpha below 1.
+    """Return the algorithm with nothing left "auto", and how it was chosen; warn of an alpha below 1.
+
+    It prints nothing: whoever faces the user shows the words (``EngineOptions.announce`` in the engines).
 
     Parameters
     ----------
@@ -207,19 +208,17 @@ def resolve(algorithm: Any, problem: "Problem | ProblemLike", sampling: "Samplin
     if isinstance(algorithm, FedDR):
         algorithm = algorithm.settled(local.certified)
     if "auto" not in (_of(algorithm, "eta"), _of(algorithm, "alpha")):
-        found = Resolved(algorithm)
+        resolved = Resolved(algorithm)
     elif local.certified:
-        found = _recommended(algorithm, problem, sampling, local)
+        resolved = _recommended(algorithm, problem, sampling, local)
     else:
         work = fixed_work.work(local, problem.data.sizes) if _of(algorithm, "eta") == "auto" else None
         participation = float(np.mean(sampling.probabilities(problem.data.num_clients)))
         federation = fixed_work.StepSizeInputs(problem.client_weights, participation, problem.regulariser, problem.init)
-        found = Resolved(*fixed_work.choose(algorithm, work, federation))
-    if found.words:
-        print(f"{type(algorithm).__name__}: {found.words}", file=sys.stderr)
+        resolved = Resolved(*fixed_work.choose(algorithm, work, federation))
     if not local.certified:
-        fixed_work.warn(found.algorithm)
-    return found
+        fixed_work.warn(resolved.algorithm)
+    return resolved
 
 
 def _recommended(algorithm: Any, problem: Any, sampling: "Sampling", local: Any) -> Resolved:
@@ -228,15 +227,15 @@ def _recommended(algorithm: Any, problem: Any, sampling: "Sampling", local: Any)
     more: dict[str, Any] = {} if fixed else {"theta_hat": theta_hat}
     if tau is not None:
         more = {"tau": tau, "T": problem.data.num_clients - 1}
-    found = smoothness(problem)
+    curvature = smoothness(problem)
 
-    def ask(found: Smoothness) -> Recommendation:
-        return _recommend(problem, sampling, found, **fixed, **more)
+    def recommendation(curvature: Smoothness) -> Recommendation:
+        return _recommend(problem, sampling, curvature, **fixed, **more)
 
-    best = ask(found)
+    best = recommendation(curvature)
     words = " ".join((f"alpha = {best.alpha:.4g}, eta = {best.eta:.4g}.", *best.reasons))
     algorithm = dataclasses.replace(algorithm, **{"alpha": best.alpha, "eta": best.eta, **fixed})
-    return Resolved(algorithm, words, found, ask)
+    return Resolved(algorithm, words, curvature, recommendation)
 
 
 def _of(algorithm: Any, name: str) -> Any:

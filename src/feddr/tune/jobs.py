@@ -4,9 +4,7 @@ A trial is a setting of an algorithm. Specifications and records travel between 
 both hold plain values only.
 """
 
-import contextlib
 import dataclasses
-import io
 import json
 import math
 import time
@@ -221,8 +219,7 @@ def attempt(job: RunSpec, adapt: "Callable[[RunArguments], RunArguments] | None"
             config = parse({key: value for key, value in job.config.items() if key != "tune"})
             problem, (run,) = build(config)
             run = run if adapt is None or not config.personal else adapt(run)
-            with contextlib.redirect_stderr(io.StringIO()):  # such as the reasons for recommended step sizes
-                rows = perform(config, problem, run, threads=1, callback=callback).history.rows
+            rows = perform(config, problem, run, threads=1, callback=callback).history.rows
     except DivergedError as error:
         return ended("diverged", round=error.round, reason=str(error))
     except ValueError as error:

@@ -1,5 +1,6 @@
 """Options that every engine has, validated in one place."""
 
+import sys
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -10,6 +11,7 @@ from feddr.algorithms import Algorithm, check
 from feddr.algorithms.algorithm import HasRegulariser
 from feddr.engines.shared.client_store import BUDGET
 from feddr.sampling import Sampling
+from feddr.theory.advice import Resolved
 from feddr.validation import scalars
 
 OnBadClient = Literal["stop", "skip"]
@@ -27,6 +29,7 @@ class EngineOptions:
     personal: bool = False
     client_memory: int = BUDGET
     on_bad_client: OnBadClient = "stop"
+    verbose: bool = True
 
     def __post_init__(self) -> None:
         scalars.count(self, "seed", 0)
@@ -44,6 +47,11 @@ class EngineOptions:
         """Refuse an algorithm that cannot handle the problem, or these options."""
         check_on_bad_client(self.on_bad_client, algorithm)
         check(algorithm, problem, self.sampling)
+
+    def announce(self, resolved: Resolved) -> None:
+        """Print to the standard error how step sizes that were "auto" were chosen, unless ``verbose`` is False."""
+        if self.verbose and resolved.words:
+            print(f"{type(resolved.algorithm).__name__}: {resolved.words}", file=sys.stderr)
 
 
 def check_on_bad_client(on_bad_client: str, algorithm: Algorithm) -> None:
