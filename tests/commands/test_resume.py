@@ -104,7 +104,7 @@ def test_ctrl_c_saves_and_says_how_to_go_on(folder: Path, number: signal.Signals
         _, errors = process.communicate()
     assert process.returncode == 130
     command = "feddr run --resume 'it'\"'\"'s cut'"
-    assert errors.endswith(f"interrupted; what there is was saved in it's cut. Go on with: {command}\n")
+    assert errors.endswith(f"interrupted; what there is was saved in it's cut. Resume with: {command}\n")
     (saved,) = Checkpoints(folder / "it's cut" / CHECKPOINTS / "FedDR").numbers()
     assert saved == int(rows(folder / "it's cut" / "FedDR" / "history.csv")[-1]["round"])
     assert feddr_("run", "--resume", "it's cut").exit_code == 0
@@ -139,7 +139,7 @@ def test_results_that_cannot_be_written_end_in_one_line(folder: Path) -> None:
         *(f"{disk}/run:", "FedDR", "clients.csv", "config.toml"),
         *(f"{disk}/run/FedDR:", "curves.png", "history.csv", "model.safetensors", "participation.csv", "settings.json"),
     ]
-    again = f"Go on with: feddr run --resume {disk}/run"
+    again = f"Resume with: feddr run --resume {disk}/run"
     lines = done.stderr.splitlines()
     assert lines[-1] == f"feddr: {disk}/run: the results cannot be written, No space left on device. {again}"
     record(23, "disk full when the results are written", 1, 1, "one line; --resume ends well when there is room")

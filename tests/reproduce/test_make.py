@@ -14,7 +14,7 @@ from feddr.algorithms import FedAvg
 from feddr.commands import main
 from feddr.config import build, parse, perform
 from feddr.reproduce import FIGURES, Plan, Runs, execute, make, output, rows, serial
-from feddr.reproduce.client_models import KeepsClientModels
+from feddr.reproduce.client_models import with_models
 from feddr.tune import RunRecord, RunSpec
 from tests.reproduce.small_figures import TINY, TOML, experiments
 
@@ -111,8 +111,9 @@ def test_remembering_models_changes_nothing_else() -> None:
 
     config = parse(tomllib.loads(TOML))
     problem, (run, _) = build(config)
+    assert run.algorithm == FedAvg()
     plain = perform(config, problem, run)
-    kept = perform(config, problem, run._replace(algorithm=KeepsClientModels(FedAvg())))
+    kept = perform(config, problem, run._replace(algorithm=with_models(run.algorithm)))
     assert plain.history.column("F") == kept.history.column("F")
     assert np.isnan(plain.history.last.personal_train_loss)
     # After its own steps a client's model fits its own samples better than the mean of all does.

@@ -7,6 +7,7 @@ test and a line here (docs/ADDING.md). Its modules::
     step_sizes     step sizes eta_i of each client, and the weights v_i of the server's mean
     feddr          FedDR
     async_feddr    AsyncFedDR: the same rules, one upload at a time
+    splitting      the rules that FedPD and FedSplit share
     fedavg         FedAvg
     fedprox        FedProx
     fedpd          FedPD

@@ -44,22 +44,22 @@ class FedAvg:
     def broadcast(self, s: Any) -> Tree:
         return s.xbar
 
-    def client(self, x0: Tree, xbar: Tree) -> None:
+    def client(self, x0: Tree, xbar: Tree) -> Any:
         """Return nothing: a client keeps nothing from one round to the next."""
 
-    def subproblem(self, c: None, xbar: Tree) -> Subproblem:
+    def subproblem(self, c: Any, xbar: Tree) -> Subproblem:
         return Subproblem(start=xbar)
 
-    def finish(self, c: None, xbar: Tree, sub: Subproblem, solution: Solution) -> tuple[None, Tree]:
+    def finish(self, c: Any, xbar: Tree, sub: Subproblem, solution: Solution) -> tuple[Any, Tree]:
         return None, solution.x
 
-    def absolute_upload(self, c: None, x: Tree) -> Tree:
+    def absolute_upload(self, c: Any, x: Tree) -> Tree:
         return x
 
     def increment(self, x: Tree, before: Tree, xbar: Tree) -> Tree:
         return x
 
-    def recover(self, xbar: Tree) -> None:
+    def recover(self, xbar: Tree) -> Any:
         """Return nothing: there was nothing to lose."""
 
     def invariant_gap(self, s: Any, total: Tree) -> float:

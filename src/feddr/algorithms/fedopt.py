@@ -76,7 +76,7 @@ class FedOpt(_Stepping):
         Such as ``optax.adam(0.01)``.
     name
         Words for the optimiser, such as ``"adam(0.01)"``, since a function of optax has none. Checkpoints and
-        deployments know by them whether a run goes on with the same one; without any, two optimisers look alike.
+        deployments know by them whether a run resumes with the same one; without any, two optimisers look alike.
 
     Notes
     -----
@@ -191,7 +191,7 @@ class FedAdam(_Stepping):
 
 
 @dataclass(frozen=True)
-class FedYogi(_Stepping):
+class FedYogi(FedAdam):
     """FedAvg with Yogi on the server: FedAdam whose v changes by no more than (1 - b2) D^2.
 
     As ``FedAdam``, but
@@ -218,15 +218,6 @@ class FedYogi(_Stepping):
     --------
     >>> algorithm = FedYogi(server_lr=0.03)
     """
-
-    server_lr: float = 0.01
-    b1: float = 0.9
-    b2: float = 0.99
-    tau: float = 1e-3
-
-    def __post_init__(self) -> None:
-        scalars.numbers(self, "server_lr", "tau", "b1", "b2")
-        _check(self.server_lr, self.tau, b1=self.b1, b2=self.b2)
 
     def transformation(self) -> optax.GradientTransformation:
         yogi = optax.scale_by_yogi(self.b1, self.b2, self.tau, initial_accumulator_value=0.0)

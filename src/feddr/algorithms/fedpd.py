@@ -1,16 +1,12 @@
 """FedPD: a primal-dual method (Zhang, Hong, Dhople, Yin and Liu 2021), communicating in every round."""
 
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 from feddr import tree
-from feddr.algorithms.algorithm import Uploads
-from feddr.algorithms.fedavg import FedAvgServer
-from feddr.algorithms.step_sizes import check_start
+from feddr.algorithms.splitting import Splitting
 from feddr.local import Solution, Subproblem
-from feddr.prox.regulariser import Prox
 from feddr.tree import Tree
-from feddr.validation import scalars
 
 
 class FedPDClient(NamedTuple):
@@ -21,7 +17,7 @@ class FedPDClient(NamedTuple):
 
 
 @dataclass(frozen=True)
-class FedPD:
+class FedPD(Splitting):
     """The primal-dual method with communication in every round.
 
     Every client, and then the server, compute
@@ -50,30 +46,11 @@ class FedPD:
     False
     """
 
-    eta: float
-    start: str = "xbar"
-
-    composite: ClassVar[bool] = False
-    partial: ClassVar[bool] = False
-    full_start: ClassVar[bool] = False
-    needs_gradient: ClassVar[bool] = False
-
-    def __post_init__(self) -> None:
-        scalars.positive(self, "eta")
-        check_start(self.start)
-
-    def server(self, x0: Tree) -> FedAvgServer:
-        return FedAvgServer(x0)
-
-    def broadcast(self, s: FedAvgServer) -> Tree:
-        return s.xbar
-
     def client(self, x0: Tree, xbar: Tree) -> FedPDClient:
         return FedPDClient(x=x0, dual=tree.zeros_like(x0))
 
     def subproblem(self, c: FedPDClient, xbar: Tree) -> Subproblem:
-        start = xbar if self.start == "xbar" else c.x
-        return Subproblem(start=start, center=xbar, eta=self.eta, linear=c.dual)
+        return Subproblem(start=self.start_point(c, xbar), center=xbar, eta=self.eta, linear=c.dual)
 
     def finish(self, c: FedPDClient, xbar: Tree, sub: Subproblem, solution: Solution) -> tuple[FedPDClient, Tree]:
         x = solution.x
@@ -83,14 +60,5 @@ class FedPD:
     def absolute_upload(self, c: FedPDClient, x: Tree) -> Tree:
         return tree.axpy(self.eta, c.dual, c.x)
 
-    def increment(self, counted: Tree, before: Tree, xbar: Tree) -> Tree:
-        return counted
-
     def recover(self, xbar: Tree) -> FedPDClient:
-        return FedPDClient(x=xbar, dual=tree.zeros_like(xbar))
-
-    def invariant_gap(self, s: FedAvgServer, total: Tree) -> float:
-        return tree.norm(tree.sub(s.xbar, total))
-
-    def aggregate(self, s: FedAvgServer, uploads: Uploads, prox: Prox) -> FedAvgServer:
-        return FedAvgServer(uploads.sum)
+        return self.client(xbar, xbar)

@@ -1,6 +1,7 @@
 """FedProx: FedAvg with a proximal term (Li, Sahu, Zaheer, Sanjabi, Talwalkar and Smith 2020)."""
 
 from dataclasses import dataclass
+from typing import Any
 
 from feddr.algorithms.fedavg import FedAvg
 from feddr.local import Subproblem
@@ -38,5 +39,5 @@ class FedProx(FedAvg):
         if not 0 < self.mu < float("inf"):
             raise ValueError(f"mu must be positive, got {self.mu}; mu = 0 is FedAvg.")
 
-    def subproblem(self, c: None, xbar: Tree) -> Subproblem:
+    def subproblem(self, c: Any, xbar: Tree) -> Subproblem:
         return Subproblem(start=xbar, center=xbar, eta=1.0 / self.mu)

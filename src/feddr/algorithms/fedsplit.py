@@ -1,16 +1,12 @@
 """FedSplit: Peaceman-Rachford splitting (Pathak and Wainwright 2020)."""
 
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 from feddr import tree
-from feddr.algorithms.algorithm import Uploads
-from feddr.algorithms.fedavg import FedAvgServer
-from feddr.algorithms.step_sizes import check_start
+from feddr.algorithms.splitting import Splitting
 from feddr.local import Solution, Subproblem
-from feddr.prox.regulariser import Prox
 from feddr.tree import Tree
-from feddr.validation import scalars
 
 
 class FedSplitClient(NamedTuple):
@@ -21,7 +17,7 @@ class FedSplitClient(NamedTuple):
 
 
 @dataclass(frozen=True)
-class FedSplit:
+class FedSplit(Splitting):
     """Peaceman-Rachford splitting.
 
     Every client, and then the server, compute
@@ -48,31 +44,12 @@ class FedSplit:
     FedSplit(eta=10.0, start='xbar')
     """
 
-    eta: float
-    start: str = "xbar"
-
-    composite: ClassVar[bool] = False
-    partial: ClassVar[bool] = False
-    full_start: ClassVar[bool] = False
-    needs_gradient: ClassVar[bool] = False
-
-    def __post_init__(self) -> None:
-        scalars.positive(self, "eta")
-        check_start(self.start)
-
-    def server(self, x0: Tree) -> FedAvgServer:
-        return FedAvgServer(x0)
-
-    def broadcast(self, s: FedAvgServer) -> Tree:
-        return s.xbar
-
     def client(self, x0: Tree, xbar: Tree) -> FedSplitClient:
         return FedSplitClient(z=x0, x=x0)
 
     def subproblem(self, c: FedSplitClient, xbar: Tree) -> Subproblem:
         reflected = tree.map(lambda a, z: 2 * a - z, xbar, c.z)
-        start = xbar if self.start == "xbar" else c.x
-        return Subproblem(start=start, center=reflected, eta=self.eta)
+        return Subproblem(start=self.start_point(c, xbar), center=reflected, eta=self.eta)
 
     def finish(self, c: FedSplitClient, xbar: Tree, sub: Subproblem, solution: Solution) -> tuple[FedSplitClient, Tree]:
         z = tree.axpy(2.0, tree.sub(solution.x, xbar), c.z)
@@ -81,14 +58,5 @@ class FedSplit:
     def absolute_upload(self, c: FedSplitClient, x: Tree) -> Tree:
         return c.z
 
-    def increment(self, z: Tree, before: Tree, xbar: Tree) -> Tree:
-        return z
-
     def recover(self, xbar: Tree) -> FedSplitClient:
-        return FedSplitClient(z=xbar, x=xbar)
-
-    def invariant_gap(self, s: FedAvgServer, total: Tree) -> float:
-        return tree.norm(tree.sub(s.xbar, total))
-
-    def aggregate(self, s: FedAvgServer, uploads: Uploads, prox: Prox) -> FedAvgServer:
-        return FedAvgServer(uploads.sum)
+        return self.client(xbar, xbar)

@@ -12,7 +12,7 @@ from feddr.commands.data import data
 from feddr.commands.deploy import app as deploy
 from feddr.commands.report import report
 from feddr.commands.reproduce import reproduce
-from feddr.commands.run import compare, run
+from feddr.commands.run import HELP, run
 from feddr.commands.theory import theory
 from feddr.commands.tune import tune
 from feddr.validation.messages import reason
@@ -73,8 +73,8 @@ def main() -> None:
     app(prog_name="feddr")
 
 
-app.command()(run)
-app.command()(compare)
+for name, summary in HELP.items():
+    app.command(name, help=summary)(run)
 app.command()(theory)
 app.command()(data)
 app.command()(tune)

@@ -33,7 +33,7 @@ Threads = Annotated[
     int | None, typer.Option(metavar="N", min=1, help="Clients computed at a time, instead of one for each core.")
 ]
 Resume = Annotated[
-    Path | None, typer.Option(metavar="DIR", help="Go on with the run in this folder, instead of CONFIG and --out.")
+    Path | None, typer.Option(metavar="DIR", help="Resume the run in this folder, instead of CONFIG and --out.")
 ]
 Every = Annotated[
     str, typer.Option(metavar="N", help="Rounds between two checkpoints, or seconds as in 60s; never takes much time.")
@@ -43,8 +43,16 @@ Board = Annotated[
 ]
 Flow = Annotated[str | None, typer.Option(metavar="URI", help="Log the metrics to MLflow, too, a run for each method.")]
 
+RUN, COMPARE = "run", "compare"
+HELP = {
+    RUN: "Run the one algorithm of CONFIG, an experiment in TOML, or resume a run that was interrupted.",
+    COMPARE: "Run all algorithms of CONFIG, an experiment in TOML, on one problem, or resume one that was interrupted.",
+}
+"""The two commands, and what --help says about each."""
+
 
 def run(
+    context: typer.Context,
     config: File = None,
     sets: Sets = None,
     out: Out = None,
@@ -55,39 +63,18 @@ def run(
     tensorboard: Board = None,
     mlflow: Flow = None,
 ) -> None:
-    """Run the one algorithm of CONFIG, an experiment in TOML, or resume a run that was interrupted."""
+    """Run the experiment of CONFIG, or resume one; ``feddr run`` and ``feddr compare`` both call this function."""
+    compare = context.info_name == COMPARE
     experiment, path = _experiment(config, sets, out, resume)
-    if len(experiment.algorithms) > 1:
+    if len(experiment.algorithms) > 1 and not compare:
         raise ConfigError(f"run takes one algorithm, {path} has {len(experiment.algorithms)}; use feddr compare.")
-    sinks = TrackerTargets(tensorboard, mlflow).check()
-    how = RunOptions(
-        compare=False, changed=bool(sets), threads=threads, quiet=quiet, every=checkpoint_every, trackers=sinks
-    )
-    raise typer.Exit(_execute(experiment, out, resume, how))
-
-
-def compare(
-    config: File = None,
-    sets: Sets = None,
-    out: Out = None,
-    threads: Threads = None,
-    quiet: Quiet = False,
-    resume: Resume = None,
-    checkpoint_every: Every = "60s",
-    tensorboard: Board = None,
-    mlflow: Flow = None,
-) -> None:
-    """Run all algorithms of CONFIG, an experiment in TOML, on one problem, or resume one that was interrupted."""
-    experiment, _ = _experiment(config, sets, out, resume)
-    sinks = TrackerTargets(tensorboard, mlflow).check()
-    how = RunOptions(
-        compare=True, changed=bool(sets), threads=threads, quiet=quiet, every=checkpoint_every, trackers=sinks
-    )
-    raise typer.Exit(_execute(experiment, out, resume, how))
+    trackers = TrackerTargets(tensorboard, mlflow).check()
+    options = RunOptions(compare, bool(sets), threads, quiet, checkpoint_every, trackers)
+    raise typer.Exit(_execute(experiment, out, resume, options))
 
 
 class RunOptions(NamedTuple):
-    """How an experiment is run: as a comparison, with settings changed since it was begun, and so on."""
+    """How an experiment is run: as a comparison, with settings changed before it is resumed, and so on."""
 
     compare: bool
     changed: bool
@@ -117,55 +104,55 @@ def _experiment(
     return configs.load(resume / CONFIG, sets or []), resume / CONFIG
 
 
-def _execute(config: Config, out: Path | None, resume: Path | None, how: RunOptions) -> int:
+def _execute(config: Config, out: Path | None, resume: Path | None, options: RunOptions) -> int:
     """Run what there is to run in a folder of its own, and return the exit code."""
     folder = None if resume is None else Folder.reopen(config, resume)
     try:
         # Only once everything is known to go together is there a folder to be made.
         problem, runs = configs.build(config)
-        _check_interval(how)
+        _check_interval(options)
         if folder is None:
             folder = Folder(config, out)
             folder.start()
         folder.describe(problem.data)
-        outcomes, interrupted = _run_all(config, problem, runs, folder, how)
+        outcomes, interrupted = _run_all(config, problem, runs, folder, options)
     finally:
         if folder is not None:
             folder.close()
-    if not how.quiet:
+    if not options.quiet:
         _show(outcomes, folder)
     for outcome in outcomes:
         if outcome.reason:
             complain(f"{outcome.label} {outcome.status}: {outcome.reason}")
     if interrupted:
-        complain(f"interrupted; what there is was saved in {folder.path}. {_again(folder, how)}")
+        complain(f"interrupted; what there is was saved in {folder.path}. {_again(folder, options)}")
         return INTERRUPTED
     return FAILED if all(outcome.diverged for outcome in outcomes) else 0
 
 
-def _check_interval(how: RunOptions) -> None:
+def _check_interval(options: RunOptions) -> None:
     from feddr.checkpoint.manager import interval
 
-    interval(how.checkpoint_every, "checkpoint_every")
+    interval(options.checkpoint_every, "checkpoint_every")
 
 
 def _run_all(
-    config: Config, problem: "Problem", runs: Sequence[RunArguments], folder: Folder, how: RunOptions
+    config: Config, problem: "Problem", runs: Sequence[RunArguments], folder: Folder, options: RunOptions
 ) -> tuple[list[Outcome], bool]:
     """Run the algorithms one after the other, save each when it has ended, and say whether that was cut short."""
-    view = progress.view([run.label for run in runs], config.rounds, console.messages(how.quiet))
+    view = progress.view([run.label for run in runs], config.rounds, console.messages(options.quiet))
     interrupts = Interrupts(view.stopping, folder.discard_if_empty, (signal.SIGINT, signal.SIGTERM))
     outcomes: list[Outcome] = []
-    with _keeping(outcomes, folder, how), view, interrupts, _comparing(outcomes, folder, how):
+    with _keeping(outcomes, folder, options), view, interrupts, _comparing(outcomes, folder, options):
         for run in runs:
             before = folder.done.get(run.label)
-            if before is not None and not (how.changed and before.diverged):
+            if before is not None and not (options.changed and before.diverged):
                 outcomes.append(before)
                 continue
             if interrupts.asked:
                 break
-            outcomes.append(_play(config, problem, run, folder, how, view, interrupts))
-            with _writing(folder, how):
+            outcomes.append(_play(config, problem, run, folder, options, view, interrupts))
+            with _writing(folder, options):
                 folder.save(outcomes[-1])
                 if outcomes[-1].status != "interrupted":
                     folder.finish(outcomes[-1])
@@ -173,7 +160,7 @@ def _run_all(
 
 
 @contextmanager
-def _keeping(outcomes: list[Outcome], folder: Folder, how: RunOptions) -> Iterator[None]:
+def _keeping(outcomes: list[Outcome], folder: Folder, options: RunOptions) -> Iterator[None]:
     """Fail where a method is refused after others have been run: their results stay, so nothing was refused as such."""
     before = set(folder.done)
     try:
@@ -181,33 +168,33 @@ def _keeping(outcomes: list[Outcome], folder: Folder, how: RunOptions) -> Iterat
     except ValueError as error:
         if all(outcome.label in before for outcome in outcomes):
             raise
-        complain(f"{error} What was found before is kept in {folder.path}. {_again(folder, how)}")
+        complain(f"{error} What was found before is kept in {folder.path}. {_again(folder, options)}")
         raise typer.Exit(FAILED) from None
 
 
 @contextmanager
-def _comparing(outcomes: list[Outcome], folder: Folder, how: RunOptions) -> Iterator[None]:
+def _comparing(outcomes: list[Outcome], folder: Folder, options: RunOptions) -> Iterator[None]:
     """Write what compares the algorithms, also where a mistake of the program ends them."""
     try:
         yield
     finally:
-        if outcomes and how.compare:
-            with _writing(folder, how):
+        if outcomes and options.compare:
+            with _writing(folder, options):
                 folder.save_comparison(outcomes)
 
 
 @contextmanager
-def _writing(folder: Folder, how: RunOptions) -> Iterator[None]:
+def _writing(folder: Folder, options: RunOptions) -> Iterator[None]:
     """End the program in good order where the disk refuses the results."""
     try:
         yield
     except OSError as error:
-        complain(f"{folder.path}: the results cannot be written, {error.strerror}. {_again(folder, how)}")
+        complain(f"{folder.path}: the results cannot be written, {error.strerror}. {_again(folder, options)}")
         raise typer.Exit(FAILED) from None
 
 
-def _again(folder: Folder, how: RunOptions) -> str:
-    return f"Go on with: feddr {'compare' if how.compare else 'run'} --resume {shlex.quote(str(folder.path))}"
+def _again(folder: Folder, options: RunOptions) -> str:
+    return f"Resume with: feddr {COMPARE if options.compare else RUN} --resume {shlex.quote(str(folder.path))}"
 
 
 def _show(outcomes: Sequence[Outcome], folder: Folder) -> None:
@@ -225,7 +212,7 @@ def _play(
     problem: "Problem",
     run: RunArguments,
     folder: Folder,
-    how: RunOptions,
+    options: RunOptions,
     view: progress.ExperimentView,
     interrupts: Interrupts,
 ) -> Outcome:
@@ -253,7 +240,7 @@ def _play(
     view.begin(run.label)
     live = folder.live(run.label)
     try:
-        with warnings.catch_warnings(), how.trackers.opened(config, run) as tell:
+        with warnings.catch_warnings(), options.trackers.opened(config, run) as tell:
             for kind in told:
                 warnings.simplefilter("always", kind)
             show, warnings.showwarning = warnings.showwarning, warn
@@ -261,10 +248,10 @@ def _play(
                 config,
                 problem,
                 run,
-                threads=how.threads,
+                threads=options.threads,
                 callback=callback,
-                checkpoint=Checkpoint(folder.checkpoint(run.label), how.checkpoint_every, resume=True),
-                verbose=not how.quiet,
+                checkpoint=Checkpoint(folder.checkpoint(run.label), options.checkpoint_every, resume=True),
+                verbose=not options.quiet,
             )
     except DivergedError as error:
         outcome = Outcome(run.label, f"diverged in round {error.round}", error.history, reason=str(error))

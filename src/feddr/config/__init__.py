@@ -59,9 +59,10 @@ JAX is imported only when all that can be checked without it is right. The modul
 
 from feddr.config.build import RunArguments, build, build_clock, length, perform
 from feddr.config.components import Component, ConfigError
-from feddr.config.schema import Config, Method, dumps, load, parse, read
+from feddr.config.schema import EXAMPLE, Config, Method, dumps, load, parse, read
 
 __all__ = [
+    "EXAMPLE",
     "Component",
     "Config",
     "ConfigError",

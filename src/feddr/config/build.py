@@ -46,11 +46,7 @@ def build(config: Config) -> "tuple[Problem, tuple[RunArguments, ...]]":
     Examples
     --------
     >>> import feddr
-    >>> tables = {"name": "small", "rounds": 3, "data": {"name": "synthetic", "r": 1.0, "s": 1.0, "num_clients": 3}}
-    >>> tables["model"] = {"name": "softmax", "num_features": 60, "num_classes": 10}
-    >>> tables["local"] = {"name": "SGD", "lr": 0.01}
-    >>> tables["algorithm"] = [{"name": "FedDR", "eta": 1.0}]
-    >>> config = feddr.config.parse(tables)
+    >>> config = feddr.config.parse(feddr.config.EXAMPLE)
     >>> problem, runs = build(config)
     >>> problem.data.num_clients, runs[0].label
     (3, 'FedDR')
@@ -88,11 +84,7 @@ def build_clock(config: Config) -> "Clock | None":
     Examples
     --------
     >>> import feddr
-    >>> tables = {"name": "small", "rounds": 3, "data": {"name": "synthetic", "r": 1.0, "s": 1.0, "num_clients": 3}}
-    >>> tables["model"] = {"name": "softmax", "num_features": 60, "num_classes": 10}
-    >>> tables["local"] = {"name": "SGD", "lr": 0.01}
-    >>> tables["algorithm"] = [{"name": "FedDR", "eta": 1.0}]
-    >>> config = feddr.config.parse(tables)
+    >>> config = feddr.config.parse(feddr.config.EXAMPLE)
     >>> build_clock(config) is None
     True
     """
@@ -113,11 +105,7 @@ def length(config: Config, run: RunArguments) -> int:
     Examples
     --------
     >>> import feddr
-    >>> tables = {"name": "small", "rounds": 3, "data": {"name": "synthetic", "r": 1.0, "s": 1.0, "num_clients": 3}}
-    >>> tables["model"] = {"name": "softmax", "num_features": 60, "num_classes": 10}
-    >>> tables["local"] = {"name": "SGD", "lr": 0.01}
-    >>> tables["algorithm"] = [{"name": "FedDR", "eta": 1.0}]
-    >>> config = feddr.config.parse(tables)
+    >>> config = feddr.config.parse(feddr.config.EXAMPLE)
     >>> _, runs = build(config)
     >>> length(config, runs[0])
     3
@@ -149,11 +137,7 @@ def perform(
     Examples
     --------
     >>> import feddr
-    >>> tables = {"name": "small", "rounds": 3, "data": {"name": "synthetic", "r": 1.0, "s": 1.0, "num_clients": 3}}
-    >>> tables["model"] = {"name": "softmax", "num_features": 60, "num_classes": 10}
-    >>> tables["local"] = {"name": "SGD", "lr": 0.01}
-    >>> tables["algorithm"] = [{"name": "FedDR", "eta": 1.0}]
-    >>> config = feddr.config.parse(tables)
+    >>> config = feddr.config.parse(feddr.config.EXAMPLE)
     >>> problem, runs = build(config)
     >>> perform(config, problem, runs[0]).history.last.round
     3

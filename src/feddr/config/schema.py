@@ -24,6 +24,16 @@ from feddr.storage import limits, untrusted
 
 FULL = Component("Full")
 
+EXAMPLE: Mapping[str, Any] = {
+    "name": "small",
+    "rounds": 3,
+    "data": {"name": "synthetic", "r": 1.0, "s": 1.0, "num_clients": 3},
+    "model": {"name": "softmax", "num_features": 60, "num_classes": 10},
+    "local": {"name": "SGD", "lr": 0.01},
+    "algorithm": [{"name": "FedDR", "eta": 1.0}],
+}
+"""The tables of a small experiment, for the examples in docstrings."""
+
 
 @dataclass(frozen=True)
 class Method:
@@ -69,11 +79,7 @@ class Config:
 
     Examples
     --------
-    >>> tables = {"name": "small", "rounds": 3, "data": {"name": "synthetic", "r": 1.0, "s": 1.0, "num_clients": 3}}
-    >>> tables["model"] = {"name": "softmax", "num_features": 60, "num_classes": 10}
-    >>> tables["local"] = {"name": "SGD", "lr": 0.01}
-    >>> tables["algorithm"] = [{"name": "FedDR", "eta": 1.0}]
-    >>> config = parse(tables)
+    >>> config = parse(EXAMPLE)
     >>> config.rounds, config.algorithms[0].label, config.precision
     (3, 'FedDR', 'float32')
     """
@@ -129,13 +135,9 @@ def load(path: str | Path, overrides: Iterable[str] = ()) -> Config:
     Examples
     --------
     >>> import pathlib, tempfile
-    >>> tables = {"name": "small", "rounds": 3, "data": {"name": "synthetic", "r": 1.0, "s": 1.0, "num_clients": 3}}
-    >>> tables["model"] = {"name": "softmax", "num_features": 60, "num_classes": 10}
-    >>> tables["local"] = {"name": "SGD", "lr": 0.01}
-    >>> tables["algorithm"] = [{"name": "FedDR", "eta": 1.0}]
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     file = pathlib.Path(folder, "small.toml")
-    ...     _ = file.write_text(dumps(parse(tables)))
+    ...     _ = file.write_text(dumps(parse(EXAMPLE)))
     ...     config = load(file, ["rounds=5", "algorithm.FedDR.eta=10"])
     >>> config.rounds, config.algorithms[0].algorithm.arguments
     (5, {'eta': 10.0})
@@ -187,11 +189,7 @@ def parse(raw: Mapping[str, Any]) -> Config:
 
     Examples
     --------
-    >>> tables = {"name": "small", "rounds": 3, "data": {"name": "synthetic", "r": 1.0, "s": 1.0, "num_clients": 3}}
-    >>> tables["model"] = {"name": "softmax", "num_features": 60, "num_classes": 10}
-    >>> tables["local"] = {"name": "SGD", "lr": 0.01}
-    >>> tables["algorithm"] = [{"name": "FedDR", "eta": 1.0}]
-    >>> parse(tables).sampling.name
+    >>> parse(EXAMPLE).sampling.name
     'Full'
     """
     known = [*SCALARS, *TABLE]
@@ -243,12 +241,8 @@ def dumps(config: Config) -> str:
 
     Examples
     --------
-    >>> tables = {"name": "small", "rounds": 3, "data": {"name": "synthetic", "r": 1.0, "s": 1.0, "num_clients": 3}}
-    >>> tables["model"] = {"name": "softmax", "num_features": 60, "num_classes": 10}
-    >>> tables["local"] = {"name": "SGD", "lr": 0.01}
-    >>> tables["algorithm"] = [{"name": "FedDR", "eta": 1.0}]
     >>> import tomllib
-    >>> parse(tomllib.loads(dumps(parse(tables)))) == parse(tables)
+    >>> parse(tomllib.loads(dumps(parse(EXAMPLE)))) == parse(EXAMPLE)
     True
     """
     lines = toml.lines({key: getattr(config, key) for key in SCALARS})

@@ -114,7 +114,9 @@ def simulate_async(
     """
     n = problem.data.num_clients
     updates = scalars.whole("updates", updates, 0)
-    options = EngineOptions(Uniform(1), seed, precision, evaluate_every, personal, client_memory, on_bad_client, verbose)
+    options = EngineOptions(
+        Uniform(1), seed, precision, evaluate_every, personal, client_memory, on_bad_client, verbose
+    )
     if not isinstance(algorithm, Asynchronous):
         raise ValueError(
             f"simulate_async runs AsyncFedDR, FedAsync and FedBuff, got {type(algorithm).__name__}; use simulate."

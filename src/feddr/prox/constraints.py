@@ -15,10 +15,10 @@ import numpy as np
 
 from feddr import tree
 from feddr.prox.regulariser import (
+    HasRadius,
     Mask,
     Scalar,
     brief,
-    check,
     each_included,
     map_included,
     max_included,
@@ -182,8 +182,8 @@ class NonNegative:
     __repr__ = brief
 
 
-@dataclass(frozen=True)
-class Simplex:
+@dataclass(frozen=True, repr=False)
+class Simplex(HasRadius):
     """Mixtures: x >= 0 and sum_j x_j = radius, the probability simplex by default.
 
     prox(x) = max(x - t, 0), with t such that the sum is right (Duchi et al. 2008, figure 1).
@@ -195,11 +195,6 @@ class Simplex:
     """
 
     radius: float = 1.0
-    _: KW_ONLY
-    mask: Mask = None
-
-    def __post_init__(self) -> None:
-        check(self, positive=True, radius=self.radius)
 
     def value(self, x: Tree) -> jax.Array:
         """Return 0 if x >= 0 and sum x = radius, and inf otherwise."""
@@ -214,11 +209,9 @@ class Simplex:
             raise ValueError(f"{self} needs one or more parameters, got none; an empty sum is not {self.radius}.")
         return map_included(project_simplex(self.mask, x, self.radius), self.mask, x)
 
-    __repr__ = brief
 
-
-@dataclass(frozen=True)
-class L1Ball:
+@dataclass(frozen=True, repr=False)
+class L1Ball(HasRadius):
     """The constraint form of the lasso: ||x||_1 <= radius.
 
     prox(x) = x inside and sign(x) max(|x| - t, 0) outside, with t such that the norm is the radius (Duchi et al. 2008).
@@ -229,13 +222,6 @@ class L1Ball:
     [1.0, 0.0]
     """
 
-    radius: float
-    _: KW_ONLY
-    mask: Mask = None
-
-    def __post_init__(self) -> None:
-        check(self, positive=True, radius=self.radius)
-
     def value(self, x: Tree) -> jax.Array:
         """Return 0 if ||x||_1 <= radius, and inf otherwise."""
         excess = sum_included(lambda leaf: 0.25 * jnp.abs(leaf), self.mask, x) - 0.25 * self.radius
@@ -245,11 +231,9 @@ class L1Ball:
         """Return the projection of x onto the ball."""
         return map_included(project_l1_ball(self.mask, x, self.radius), self.mask, x)
 
-    __repr__ = brief
 
-
-@dataclass(frozen=True)
-class L2Ball:
+@dataclass(frozen=True, repr=False)
+class L2Ball(HasRadius):
     """The Euclidean ball ||x||_2 <= radius, with prox(x) = x inside and radius x / ||x||_2 outside.
 
     Examples
@@ -257,13 +241,6 @@ class L2Ball:
     >>> L2Ball(1.0).prox(np.array([0.0, 4.0]), 1.0).tolist()
     [0.0, 1.0]
     """
-
-    radius: float
-    _: KW_ONLY
-    mask: Mask = None
-
-    def __post_init__(self) -> None:
-        check(self, positive=True, radius=self.radius)
 
     def value(self, x: Tree) -> jax.Array:
         """Return 0 if ||x||_2 <= radius, and inf otherwise."""
@@ -277,5 +254,3 @@ class L2Ball:
         # A point inside stays as it is, to the last digit.
         inside, factor = norm <= self.radius * scale, self.radius / norm
         return map_included(lambda leaf: jnp.where(inside, leaf, leaf * scale * factor), self.mask, x)
-
-    __repr__ = brief

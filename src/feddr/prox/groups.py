@@ -12,7 +12,19 @@ from numpy.typing import NDArray
 
 from feddr import tree
 from feddr.prox.norms import shrink, soft_threshold
-from feddr.prox.regulariser import Mask, Scalar, brief, check, eta_times, included, map_included, power, real, wide
+from feddr.prox.regulariser import (
+    HasStrength,
+    Mask,
+    Scalar,
+    brief,
+    check,
+    eta_times,
+    included,
+    map_included,
+    power,
+    real,
+    wide,
+)
 from feddr.tree import Tree
 
 
@@ -128,8 +140,8 @@ class GroupL2:
     __repr__ = brief
 
 
-@dataclass(frozen=True)
-class Nuclear:
+@dataclass(frozen=True, repr=False)
+class Nuclear(HasStrength):
     """Low rank: g(x) = strength times the sum of the singular values of every matrix among the parameters.
 
     prox(X) = U diag(max(s - eta strength, 0)) V^T for a matrix X = U diag(s) V^T (Cai, Candes and Shen 2010, theorem
@@ -141,13 +153,6 @@ class Nuclear:
     >>> Nuclear(1.0).prox(np.diag([3.0, 0.5]), 1.0).round(6).tolist()
     [[2.0, 0.0], [0.0, 0.0]]
     """
-
-    strength: float
-    _: KW_ONLY
-    mask: Mask = None
-
-    def __post_init__(self) -> None:
-        check(self, strength=self.strength)
 
     def value(self, x: Tree) -> jax.Array:
         """Return strength times the sum of the singular values."""
@@ -177,8 +182,6 @@ class Nuclear:
                     f"Nuclear acts on whole matrices, got a mask for a part of {name!r}; include all of it or none."
                 )
         return mask
-
-    __repr__ = brief
 
 
 def _vector(x: Tree) -> tuple[jax.Array, Callable[[jax.Array], Tree]]:

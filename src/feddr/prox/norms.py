@@ -10,6 +10,7 @@ import numpy as np
 from feddr import tree
 from feddr.prox.constraints import project_l1_ball
 from feddr.prox.regulariser import (
+    HasStrength,
     Mask,
     Scalar,
     brief,
@@ -113,8 +114,8 @@ class L1:
     __repr__ = brief
 
 
-@dataclass(frozen=True)
-class L2:
+@dataclass(frozen=True, repr=False)
+class L2(HasStrength):
     """The Euclidean norm, not squared: g(x) = strength ||x||_2, which sets all of x to zero or nothing of it.
 
     prox(x) = max(1 - eta strength / ||x||_2, 0) x (Parikh and Boyd 2014, section 6.5.1).
@@ -128,13 +129,6 @@ class L2:
     5.0
     """
 
-    strength: float
-    _: KW_ONLY
-    mask: Mask = None
-
-    def __post_init__(self) -> None:
-        check(self, strength=self.strength)
-
     def value(self, x: Tree) -> jax.Array:
         """Return strength ||x||_2."""
         norm, scale = scaled_norm(self.mask, x)
@@ -146,11 +140,9 @@ class L2:
         factor = shrink(norm, eta_times(self, eta, self.strength) * scale)
         return map_included(lambda leaf: leaf * factor, self.mask, x)
 
-    __repr__ = brief
 
-
-@dataclass(frozen=True)
-class SquaredL2:
+@dataclass(frozen=True, repr=False)
+class SquaredL2(HasStrength):
     """Ridge, weight decay: g(x) = (strength / 2) ||x||_2^2, with prox(x) = x / (1 + eta strength).
 
     Examples
@@ -160,13 +152,6 @@ class SquaredL2:
     [1.0, -2.0]
     """
 
-    strength: float
-    _: KW_ONLY
-    mask: Mask = None
-
-    def __post_init__(self) -> None:
-        check(self, strength=self.strength)
-
     def value(self, x: Tree) -> jax.Array:
         """Return (strength / 2) ||x||_2^2."""
         return sum_included(lambda leaf: 0.5 * self.strength * leaf * leaf, self.mask, x)
@@ -174,8 +159,6 @@ class SquaredL2:
     def prox(self, x: Tree, eta: Scalar) -> Tree:
         """Return x / (1 + eta strength)."""
         return map_included(lambda leaf: leaf / (1 + eta_times(self, eta, self.strength)), self.mask, x)
-
-    __repr__ = brief
 
 
 @dataclass(frozen=True)
@@ -211,8 +194,8 @@ class ElasticNet:
     __repr__ = brief
 
 
-@dataclass(frozen=True)
-class LInf:
+@dataclass(frozen=True, repr=False)
+class LInf(HasStrength):
     """The largest entry: g(x) = strength max_j |x_j|.
 
     prox(x) = x - P(x), where P projects onto the l1 ball of radius eta strength: Moreau's identity, since that ball
@@ -225,13 +208,6 @@ class LInf:
     [2.0, 1.0]
     """
 
-    strength: float
-    _: KW_ONLY
-    mask: Mask = None
-
-    def __post_init__(self) -> None:
-        check(self, strength=self.strength)
-
     def value(self, x: Tree) -> jax.Array:
         """Return strength max_j |x_j|."""
         return self.strength * max_included(jnp.abs, self.mask, x)
@@ -240,5 +216,3 @@ class LInf:
         """Return x with its largest entries cut to a common size."""
         projection = project_l1_ball(self.mask, x, eta_times(self, eta, self.strength))
         return map_included(lambda leaf: leaf - projection(leaf), self.mask, x)
-
-    __repr__ = brief

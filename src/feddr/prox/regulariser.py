@@ -4,7 +4,7 @@ import functools
 import math
 import reprlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields
+from dataclasses import KW_ONLY, dataclass, fields
 from typing import Any, Protocol, runtime_checkable
 
 import jax
@@ -242,6 +242,34 @@ class _Short(reprlib.Repr):
 
 def brief(self: Any) -> str:
     """Return the repr of a regulariser in one short line, without the fields that are None."""
-    given = {field.name: getattr(self, field.name) for field in fields(self)}
-    shown = (f"{name}={_Short().repr(value)}" for name, value in given.items() if value is not None)
+    values = {field.name: getattr(self, field.name) for field in fields(self)}
+    shown = (f"{name}={_Short().repr(value)}" for name, value in values.items() if value is not None)
     return f"{type(self).__name__}({', '.join(shown)})"
+
+
+@dataclass(frozen=True, repr=False)
+class HasStrength:
+    """The fields of a regulariser with one strength, which is a number of 0 or more."""
+
+    strength: float
+    _: KW_ONLY
+    mask: Mask = None
+
+    def __post_init__(self) -> None:
+        check(self, strength=self.strength)
+
+    __repr__ = brief
+
+
+@dataclass(frozen=True, repr=False)
+class HasRadius:
+    """The fields of a set with a radius, which is a number above 0."""
+
+    radius: float
+    _: KW_ONLY
+    mask: Mask = None
+
+    def __post_init__(self) -> None:
+        check(self, positive=True, radius=self.radius)
+
+    __repr__ = brief

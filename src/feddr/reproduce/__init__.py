@@ -8,7 +8,7 @@ The modules::
     plan              which runs are missing, how long they will take, and the loop that makes them
     runs              one run, cached under a digest of its settings
     worker            a process that makes runs
-    client_models     wraps methods whose clients keep no model, so that personalised metrics exist for all
+    client_models     FedAvg and FedProx with clients that store their models, for personalised metrics
     estimates         how long runs took, to predict others
     bands             several seeds as one line with a band
     formatting        tables and sentences computed from a figure's numbers

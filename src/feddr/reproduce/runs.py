@@ -120,9 +120,9 @@ def execute(job: RunSpec) -> RunRecord:
 
 
 def _with_own_models(run: "RunArguments") -> "RunArguments":
-    from feddr.reproduce.client_models import keeping
+    from feddr.reproduce.client_models import with_models
 
-    return run._replace(algorithm=keeping(run.algorithm))
+    return run._replace(algorithm=with_models(run.algorithm))
 
 
 def _keep(job: RunSpec, history: History, found: RunRecord) -> None:

@@ -32,6 +32,7 @@ def recommend(
     T: int | None = None,
     points: Sequence[Any] = (),
     met: Mapping[int, tuple[float, float]] | None = None,
+    curvature: Smoothness | None = None,
 ) -> Recommendation:
     """Return the (alpha, eta) with the best guarantee for a problem and a sampling scheme, with the reasons.
 
@@ -52,6 +53,8 @@ def recommend(
         Where else to look at the curvature of a loss that has no known bounds, such as the end of an earlier run.
     met
         Curvatures that clients met on their way, by client: ``result.state.met`` of an earlier run.
+    curvature
+        The smoothness, where it is known; None estimates it, from ``points`` and ``met``, too.
 
     Examples
     --------
@@ -62,26 +65,10 @@ def recommend(
     >>> best.alpha < 2 and best.eta < 1 / 1.5
     True
     """
-    curvature = smoothness(problem, points).including(met or {})
-    return _recommend(problem, sampling, curvature, alpha, eta, F_star, exact, M, theta_hat, tau, T)
-
-
-def _recommend(
-    problem: "Problem",
-    sampling: "Sampling | None",
-    curvature: Smoothness,
-    alpha: float | None = None,
-    eta: float | Sequence[float] | None = None,
-    F_star: float | None = None,
-    exact: bool = False,
-    M: float | None = None,
-    theta_hat: float | None = None,
-    tau: int | None = None,
-    T: int | None = None,
-) -> Recommendation:
-    """Do what ``recommend`` does, for this smoothness."""
     from feddr.sampling import Full, p_hat
 
+    if curvature is None:
+        curvature = smoothness(problem, points).including(met or {})
     n = problem.data.num_clients
     p = p_hat(Full() if sampling is None else sampling, n)
     gap, about_gap = start_gap(problem, F_star)
@@ -230,7 +217,7 @@ def _recommended(algorithm: Any, problem: Any, sampling: "Sampling", local: Any)
     curvature = smoothness(problem)
 
     def recommendation(curvature: Smoothness) -> Recommendation:
-        return _recommend(problem, sampling, curvature, **fixed, **more)
+        return recommend(problem, sampling, curvature=curvature, **fixed, **more)
 
     best = recommendation(curvature)
     words = " ".join((f"alpha = {best.alpha:.4g}, eta = {best.eta:.4g}.", *best.reasons))

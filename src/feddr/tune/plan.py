@@ -52,11 +52,7 @@ class Search:
     Examples
     --------
     >>> import feddr
-    >>> tables = {"name": "small", "rounds": 3, "data": {"name": "synthetic", "r": 1.0, "s": 1.0, "num_clients": 3}}
-    >>> tables["model"] = {"name": "softmax", "num_features": 60, "num_classes": 10}
-    >>> tables["local"] = {"name": "SGD", "lr": 0.01}
-    >>> tables["algorithm"] = [{"name": "FedDR", "eta": 1.0}]
-    >>> search = feddr.tune.plan(tables, grid={"algorithm.FedDR.eta": [1, 10]}, seeds=[0], metric="F")
+    >>> search = feddr.tune.plan(feddr.config.EXAMPLE, grid={"algorithm.FedDR.eta": [1, 10]}, seeds=[0], metric="F")
     >>> search.size, search.run_keys()
     (2, [('FedDR', 0, 0), ('FedDR', 1, 0)])
     """
@@ -144,11 +140,8 @@ def plan(raw: Mapping[str, Any], **given: Any) -> Search:
 
     Examples
     --------
-    >>> tables = {"name": "small", "rounds": 3, "data": {"name": "synthetic", "r": 1.0, "s": 1.0, "num_clients": 3}}
-    >>> tables["model"] = {"name": "softmax", "num_features": 60, "num_classes": 10}
-    >>> tables["local"] = {"name": "SGD", "lr": 0.01}
-    >>> tables["algorithm"] = [{"name": "FedDR", "eta": 1.0}]
-    >>> search = plan(tables, grid={"algorithm.FedDR.eta": [1, 10]}, seeds=[0, 1], metric="F")
+    >>> import feddr
+    >>> search = plan(feddr.config.EXAMPLE, grid={"algorithm.FedDR.eta": [1, 10]}, seeds=[0, 1], metric="F")
     >>> search.size
     4
     """

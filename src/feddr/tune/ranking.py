@@ -64,11 +64,7 @@ def rank(search: Search, records: Mapping[tuple[str, int, int], RunRecord]) -> d
     Examples
     --------
     >>> import feddr
-    >>> tables = {"name": "small", "rounds": 3, "data": {"name": "synthetic", "r": 1.0, "s": 1.0, "num_clients": 3}}
-    >>> tables["model"] = {"name": "softmax", "num_features": 60, "num_classes": 10}
-    >>> tables["local"] = {"name": "SGD", "lr": 0.01}
-    >>> tables["algorithm"] = [{"name": "FedDR", "eta": 1.0}]
-    >>> search = feddr.tune.plan(tables, grid={"algorithm.FedDR.eta": [1, 10]}, seeds=[0], metric="F")
+    >>> search = feddr.tune.plan(feddr.config.EXAMPLE, grid={"algorithm.FedDR.eta": [1, 10]}, seeds=[0], metric="F")
     >>> keys = search.run_keys()
     >>> records = {key: feddr.tune.RunRecord(*key, {}, "finished", value=float(key[1])) for key in keys}
     >>> [(one.rank, one.words, one.mean) for one in rank(search, records)["FedDR"]]
@@ -92,11 +88,7 @@ def best(ranking: Mapping[str, Sequence[RankedSetting]]) -> dict[str, RankedSett
     Examples
     --------
     >>> import feddr
-    >>> tables = {"name": "small", "rounds": 3, "data": {"name": "synthetic", "r": 1.0, "s": 1.0, "num_clients": 3}}
-    >>> tables["model"] = {"name": "softmax", "num_features": 60, "num_classes": 10}
-    >>> tables["local"] = {"name": "SGD", "lr": 0.01}
-    >>> tables["algorithm"] = [{"name": "FedDR", "eta": 1.0}]
-    >>> search = feddr.tune.plan(tables, grid={"algorithm.FedDR.eta": [1, 10]}, seeds=[0], metric="F")
+    >>> search = feddr.tune.plan(feddr.config.EXAMPLE, grid={"algorithm.FedDR.eta": [1, 10]}, seeds=[0], metric="F")
     >>> keys = search.run_keys()
     >>> records = {key: feddr.tune.RunRecord(*key, {}, "finished", value=float(key[1])) for key in keys}
     >>> best(rank(search, records))["FedDR"].words

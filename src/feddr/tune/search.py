@@ -34,11 +34,7 @@ def run(
     Examples
     --------
     >>> import feddr
-    >>> tables = {"name": "small", "rounds": 3, "data": {"name": "synthetic", "r": 1.0, "s": 1.0, "num_clients": 3}}
-    >>> tables["model"] = {"name": "softmax", "num_features": 60, "num_classes": 10}
-    >>> tables["local"] = {"name": "SGD", "lr": 0.01}
-    >>> tables["algorithm"] = [{"name": "FedDR", "eta": 1.0}]
-    >>> search = feddr.tune.plan(tables, grid={"algorithm.FedDR.eta": [1, 10]}, seeds=[0], metric="F")
+    >>> search = feddr.tune.plan(feddr.config.EXAMPLE, grid={"algorithm.FedDR.eta": [1, 10]}, seeds=[0], metric="F")
     >>> import tempfile, pathlib
     >>> with tempfile.TemporaryDirectory() as folder, feddr.tune.Store(pathlib.Path(folder), search) as store:
     ...     feddr.tune.run(search, store, lambda jobs: iter([]))  # an executor that runs nothing
@@ -85,13 +81,10 @@ def tune(
         )
         print(ranking["FedDR"][0].words, ranking["FedDR"][0].mean)
 
-    >>> import tempfile
-    >>> tables = {"name": "small", "rounds": 3, "data": {"name": "synthetic", "r": 1.0, "s": 1.0, "num_clients": 3}}
-    >>> tables["model"] = {"name": "softmax", "num_features": 60, "num_classes": 10}
-    >>> tables["local"] = {"name": "SGD", "lr": 0.01}
-    >>> tables["algorithm"] = [{"name": "FedDR", "eta": 1.0}]
+    >>> import tempfile, feddr
+    >>> grid = {"algorithm.FedDR.eta": [1, 10]}
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     ranking = tune(tables, folder, lambda jobs: iter([]), grid={"algorithm.FedDR.eta": [1, 10]}, seeds=[0])
+    ...     ranking = tune(feddr.config.EXAMPLE, folder, lambda jobs: iter([]), grid=grid, seeds=[0])
     >>> [one.words for one in ranking["FedDR"]]
     ['eta=1', 'eta=10']
     """

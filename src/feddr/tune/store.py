@@ -33,11 +33,7 @@ class Store:
     Examples
     --------
     >>> import feddr
-    >>> tables = {"name": "small", "rounds": 3, "data": {"name": "synthetic", "r": 1.0, "s": 1.0, "num_clients": 3}}
-    >>> tables["model"] = {"name": "softmax", "num_features": 60, "num_classes": 10}
-    >>> tables["local"] = {"name": "SGD", "lr": 0.01}
-    >>> tables["algorithm"] = [{"name": "FedDR", "eta": 1.0}]
-    >>> search = feddr.tune.plan(tables, grid={"algorithm.FedDR.eta": [1, 10]}, seeds=[0], metric="F")
+    >>> search = feddr.tune.plan(feddr.config.EXAMPLE, grid={"algorithm.FedDR.eta": [1, 10]}, seeds=[0], metric="F")
     >>> import tempfile, pathlib
     >>> with tempfile.TemporaryDirectory() as folder, feddr.tune.Store(pathlib.Path(folder), search) as store:
     ...     print(store.done(("FedDR", 0, 0)))
