@@ -1,4 +1,4 @@
-"""Five minutes with feddr: what a problem is, what a run leaves behind, and how to go on after a break.
+"""Five minutes with feddr: what a problem is, what a run leaves behind, and how to resume after a break.
 
 Thirty clients, each with a classifier of its own that it would prefer (synthetic-(1, 1)), agree on one network. FedAvg
 averages what they trained; FedDR lets them meet at the solution of the joint problem, and with an l1 penalty it also
@@ -23,7 +23,7 @@ from feddr import tree
 
 @dataclass(frozen=True)
 class Findings:
-    """The last rows, by method, and how far a run that was cut off and resumed is from one that was not."""
+    """The last rows, by method, and how far a run that was interrupted and resumed is from one that was not."""
 
     last: pd.DataFrame
     resumed: float
@@ -59,7 +59,7 @@ def main(argv: Sequence[str] | None = None) -> Findings:
     folder = results["FedDR with l1"].save(options.out / "tour")
     print(f"\nSaved in {folder}: {', '.join(sorted(path.name for path in folder.iterdir() if path.is_file()))}")
 
-    # A break: with a checkpoint the same call goes on where it was, and ends where it would have ended, bit for bit.
+    # A break: with a checkpoint the same call resumes where it was, and ends where it would have ended, bit for bit.
     checkpoint = folder / "checkpoint"
     shutil.rmtree(checkpoint, ignore_errors=True)
     run(sparse, method, rounds=rounds // 2, checkpoint=checkpoint)

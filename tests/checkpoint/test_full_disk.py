@@ -1,4 +1,4 @@
-"""A disk that is full or read-only: a run goes on and says so, and the checkpoint before stays whole."""
+"""A disk that is full or read-only: a run continues and says so, and the checkpoint before stays whole."""
 
 import errno
 import json
@@ -50,7 +50,7 @@ def test_a_run_goes_on_when_the_disk_is_full(tmp_path: Path) -> None:
     found = part("full_in_a_run", tmp_path / "disk", "2m")
     (told,) = found["warnings"]
     assert "No checkpoint could be written after round 4 in" in told
-    assert "No space left on device. The run goes on, and the newest is that of round 3." in told
+    assert "No space left on device. The run continues, and the newest is that of round 3." in told
     assert found["newest"] == [1, 2, 3, 3, 3, 3, 3, 8, 9]
     assert found["same"]
     record(21, "disk full under a run", 1, 1, "a warning; saved again when there was room; same bits")
@@ -59,7 +59,7 @@ def test_a_run_goes_on_when_the_disk_is_full(tmp_path: Path) -> None:
 def test_a_run_goes_on_when_the_disk_becomes_read_only(tmp_path: Path) -> None:
     found = part("read_only", tmp_path / "disk", "2m")
     (told,) = found["warnings"]
-    assert "Read-only file system. The run goes on, and the newest is that of round 3." in told
+    assert "Read-only file system. The run continues, and the newest is that of round 3." in told
     assert found["newest"] == [1, 2, 3, 3, 3, 3, 3, 8, 9]
     assert found["same"]
     assert found["refused"].endswith("/disk/other: no checkpoint can be written there, Read-only file system.")

@@ -1,4 +1,4 @@
-"""A run that was cut off and taken up again is the run that was not, bit for bit."""
+"""A run that was interrupted and resumed is the run that was not, bit for bit."""
 
 import itertools
 from pathlib import Path

@@ -71,7 +71,7 @@ def test_what_cannot_be_done_is_refused_in_one_line(
 def test_a_run_leaves_its_clients_and_rows_that_can_be_followed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """While it goes on, every row is there to be read as soon as it was measured; in the end history.csv has them."""
+    """Every row can be read as soon as it was measured; in the end history.csv has them."""
     monkeypatch.chdir(tmp_path)
     Path("tiny.toml").write_text(TINY)
     seen: list[tuple[str, list[int]]] = []

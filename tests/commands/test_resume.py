@@ -1,4 +1,4 @@
-"""The command line when it is cut off: what it says, what it leaves, and how it goes on."""
+"""The command line when it is interrupted: what it says, what it leaves, and how it resumes."""
 
 import csv
 import json
@@ -90,7 +90,7 @@ def test_a_comparison_that_is_killed_goes_on(folder: Path) -> None:
     over = feddr_("compare", "--resume", "cut")
     assert (over.exit_code, over.stderr) == (
         2,
-        "feddr: cut holds nothing to go on with: its run has ended, or never began.\n",
+        "feddr: cut holds nothing to resume: its run has ended, or never began.\n",
     )
     record(30, "feddr compare killed, and started twice", 4, 4, "refused while in use; same files after --resume")
 
@@ -104,7 +104,7 @@ def test_ctrl_c_saves_and_says_how_to_go_on(folder: Path, number: signal.Signals
         _, errors = process.communicate()
     assert process.returncode == 130
     command = "feddr run --resume 'it'\"'\"'s cut'"
-    assert errors.endswith(f"interrupted; what there is was saved in it's cut. Resume with: {command}\n")
+    assert errors.endswith(f"interrupted; results so far are saved in it's cut. Resume with: {command}\n")
     (saved,) = Checkpoints(folder / "it's cut" / CHECKPOINTS / "FedDR").numbers()
     assert saved == int(rows(folder / "it's cut" / "FedDR" / "history.csv")[-1]["round"])
     assert feddr_("run", "--resume", "it's cut").exit_code == 0
@@ -125,7 +125,7 @@ def test_a_run_killed_before_its_first_checkpoint_begins_anew(folder: Path) -> N
 
 
 def test_results_that_cannot_be_written_end_in_one_line(folder: Path) -> None:
-    """A disk with room for a checkpoint and not for the figures; with more room, the run goes on and ends well."""
+    """A disk with room for a checkpoint and not for the figures; with more room, the run continues and ends well."""
     disk = folder / "disk"
     short = "--set rounds=2 --quiet"
     script = (

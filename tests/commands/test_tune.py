@@ -1,4 +1,4 @@
-"""The command: what it writes, what it prints, how it ends, and how it goes on."""
+"""The command: what it writes, what it prints, how it ends, and how it resumes."""
 
 import os
 import signal
@@ -122,7 +122,7 @@ def test_no_folder_is_left_where_nothing_was_found(folder: Path, monkeypatch: py
 
 
 def test_ctrl_c_keeps_what_there_is_and_the_search_goes_on(folder: Path) -> None:
-    """With real processes: those that go on in this one must find the same."""
+    """With real processes: a search that is resumed in this one must find the same."""
     search = ["../one.toml", "--set", "rounds=20", "--grid", "algorithm.eta=1,10", "--seeds", "0,1"]
     command = [sys.executable, "-m", "feddr", "tune", *search, "--out", "cut", "--workers", "1"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
@@ -136,7 +136,7 @@ def test_ctrl_c_keeps_what_there_is_and_the_search_goes_on(folder: Path) -> None
     kept = len(runs.read_text().splitlines())
     assert 1 <= kept < 4
     resumed = f"feddr tune {' '.join(search)} --workers 1 --resume cut"
-    assert errors.endswith(f"feddr: interrupted; {kept} of 4 runs are kept, go on with: {resumed}\n")
+    assert errors.endswith(f"feddr: interrupted; {kept} of 4 runs are kept, resume with: {resumed}\n")
     assert files(folder / "cut") >= FILES - {"best.toml", "tune.png"}
 
     result = tune(*search, "--resume", "cut")

@@ -56,7 +56,7 @@ def test_clients_that_are_killed_or_misbehave_leave_no_trace(federation: Federat
     is_the_reference_run(folder, 2, 2)
     assert invariant(folder) <= 1e-15
     counted_once(log, folder)
-    again = "asked again, it goes on from the update that was accepted: the undisturbed run, to 1e-12"
+    again = "asked again, it continues from the update that was accepted: the undisturbed run, to 1e-12"
     record(10, "kill -9 of a client process in mid-update", "error 8", again)
     record(20, "a dropped reply: kill -9 when the state was written and the reply had not left", "error 8", again)
     for fault, reason in FIRST + SECOND:

@@ -27,7 +27,7 @@ def test_a_node_that_lost_its_disk_begins_again_at_xbar(federation: Federation) 
     log = federation.log("node")
 
     assert was_missed(log, client=1)
-    assert (rejoined["client"], rejoined["number"]) == (1, 3), "its numbers go on where the server's books say"
+    assert (rejoined["client"], rejoined["number"]) == (1, 3), "its numbers continue where the server's books say"
     assert invariant(folder) <= 1e-15
     counted_once(log, folder)
     assert distance(folder, 2) < 1e-4

@@ -71,11 +71,11 @@ def test_a_killed_server_app_and_a_killed_superlink_go_on_when_the_run_is_submit
         40,
         "kill -9 of the ServerApp in the midst of a round; the run submitted again under its name",
         "`resume` at the version on the disk, with the round's uploads so far",
-        "the round goes on: the undisturbed run, to 1e-12",
+        "the round continues: the undisturbed run, to 1e-12",
     )
     record(
         41,
         "kill -9 of the SuperLink in mid-run; its supervisor starts it again on its database",
         "the run has failed; `resume` when it is submitted again under its name",
-        "the nodes find it again by themselves, the round goes on: the undisturbed run, to 1e-12",
+        "the nodes find it again by themselves, the round continues: the undisturbed run, to 1e-12",
     )

@@ -153,7 +153,7 @@ def test_other_settings_under_the_same_name_are_refused(tmp_path: Path) -> None:
     other = feddr.FedDR(eta=0.6, alpha=1.2)
     with pytest.raises(ValueError, match=r"algorithm was FedDR\(eta=0.5"):
         deploy(FakeGrid(), federation_of(lasso()), other, tmp_path, TWO, **ARGUMENTS)
-    run(FakeGrid(), tmp_path, rounds=ROUNDS)  # and the same settings go on, here to nothing more
+    run(FakeGrid(), tmp_path, rounds=ROUNDS)  # and the same settings resume, here to nothing more
     is_the_undisturbed_run(tmp_path)
 
 
@@ -216,7 +216,7 @@ def test_a_node_that_returns_without_its_disk_says_so_and_the_books_balance(tmp_
     deploy(grid, federation_of(lasso()), METHOD, tmp_path, **(ARGUMENTS | {"rounds": 40, "evaluate_every": 40}))
     rejoined = [event for event in events(tmp_path, "accepted") if event["rejoined"]]
     assert [event["client"] for event in rejoined] == [1]
-    assert rejoined[0]["number"] > 1  # numbers go on, they never go back
+    assert rejoined[0]["number"] > 1  # numbers continue, they never go back
     place = tmp_path / "server" / "feddr"
     assert flower.audit(place, METHOD, federation_of(lasso())) <= 1e-12
     assert flower.read_run(place).numbers == {0: 40, 1: 40, 2: 40}

@@ -136,7 +136,7 @@ def test_books_that_do_not_add_up_are_refused(tmp_path: Path) -> None:
     ledger = opened(tmp_path, lazy)
     ledger.accept(0, 1, value(0), X0)
     ledger.step()
-    for number, record in list(ledger.states.whole()):
+    for number, record in list(ledger.states.undamaged()):
         arrays = {name: np.asarray(array + 1e-9 * name.startswith("xtilde")) for name, array in record.arrays.items()}
         atomic.write(ledger.states.path(number), tensors.pack(record.header, arrays))
     with pytest.raises(DamagedError, match="xtilde is"):

@@ -123,7 +123,7 @@ def test_results_before_a_refusal_are_kept() -> None:
     tables = {**PLAIN, "local": EXACT, "algorithm": [*PLAIN["algorithm"], {"name": "FedAvg"}]}
     ended = attempt(Case(("compare", "case.toml", "--quiet", "--out", "new"), {"case.toml": document(tables).encode()}))
     assert ended.how == "failed"
-    assert "What was found before is kept in new. Resume with: feddr compare --resume new" in ended.stderr
+    assert "The results so far are kept in new. Resume with: feddr compare --resume new" in ended.stderr
 
 
 def test_messages_are_safe_to_print() -> None:

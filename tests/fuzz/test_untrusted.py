@@ -229,7 +229,7 @@ TENSORS = {
 @pytest.mark.parametrize("what", TENSORS)
 def test_tensors_that_are_not_there(what: str, tmp_path: Path) -> None:
     saved = forged(tmp_path, TENSORS[what]).check(1)
-    with pytest.raises(CheckpointError, match="is not a whole file of feddr"):
+    with pytest.raises(CheckpointError, match="is damaged or not a file of feddr"):
         saved.state()
 
 

@@ -85,7 +85,7 @@ class Chain:
         return (place / "digest").read_text(), time.monotonic() - begin
 
     def go_on(self, seconds: float, saved: bool = False) -> bool:
-        """Let the run go on for so long at most, from its next save if wanted, and return whether it has ended."""
+        """Let the run continue for so long at most, from its next save if wanted, and return whether it has ended."""
         place = self.folder / f"{self.engine}-{self.runs}"
         place.mkdir(exist_ok=True)
         more = {"threads": self.rng.choice([1, 2, 3]), "client_memory": self.rng.choice([0, 300, 2**30])}
@@ -110,7 +110,7 @@ class Chain:
 
 
 def main(folder: Path, kills: int, seed: int) -> dict[str, Any]:
-    """Kill, go on, compare, and return the counts."""
+    """Kill, resume, compare, and return the counts."""
     rng = random.Random(seed)
     chains = [Chain(engine, folder, rng) for engine in ENGINES]
     for saved in itertools.cycle([True, False]):  # on a busy machine, time alone would kill all of them at the start

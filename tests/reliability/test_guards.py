@@ -146,7 +146,7 @@ def test_growth_is_told_once_and_early() -> None:
 
 @pytest.mark.parametrize("init", ["lazy", "joining"])
 def test_skipping_keeps_the_books(init: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The run goes on without the client: (INV) holds, and every skipped update is counted."""
+    """The run continues without the client: (INV) holds, and every skipped update is counted."""
     without_metrics(monkeypatch)
     problem, algorithm = poisoned(), feddr.FedDR(eta=0.7, alpha=1.2, init=init)
     drawn = sum(BAD in sampling.Uniform(2).draw(5, np.random.default_rng([1, 3, k])) for k in range(1, 31))

@@ -1,4 +1,4 @@
-"""A run that goes on, followed in a real Chromium."""
+"""A run that is under way, followed in a real Chromium."""
 
 import re
 from pathlib import Path

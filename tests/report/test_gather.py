@@ -114,7 +114,7 @@ def test_what_has_become_of_methods_is_known(tmp_path: Path) -> None:
 
 
 def test_the_newer_of_what_was_saved_and_what_goes_on_is_shown(tmp_path: Path) -> None:
-    """A run that was interrupted, and then goes on: first its history, then its rows, are the newest."""
+    """A run that was interrupted, and then resumed: first its history, then its rows, are the newest."""
     folder = experiment(tmp_path / "run", ["a"])
     (folder / ".checkpoints").mkdir()
     live, saved = folder / ".checkpoints" / "a.csv", folder / "a" / "history.csv"

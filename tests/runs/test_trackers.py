@@ -123,7 +123,7 @@ def test_the_command_sends_each_method_to_both(tmp_path: Path, database: str, mo
 
 
 def test_a_tracker_that_fails_does_not_end_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The server of a tracker may go while a run goes on; its user is told once, and has the results."""
+    """The server of a tracker may fail while a run is under way; its user is warned once, and has the results."""
 
     class Broken(TensorBoard):
         def __enter__(self) -> "Broken":
@@ -139,7 +139,7 @@ def test_a_tracker_that_fails_does_not_end_the_run(tmp_path: Path, monkeypatch: 
     words = ["run", "tiny.toml", "--threads", "1", "--quiet", "--tensorboard", "logs"]
     done = CliRunner().invoke(main.app, words)
     assert done.exit_code == 0
-    assert done.stderr == "feddr: FedDR: Broken has failed, and the run goes on without it: gone in round 0\n"
+    assert done.stderr == "feddr: FedDR: Broken has failed, and the run continues without it: gone in round 0\n"
     assert Path("runs/tiny/FedDR/model.safetensors").is_file()
 
 

@@ -41,11 +41,11 @@ def test_a_file_too_large_for_memory_is_refused_by_its_size(tmp_path: Path, monk
     generations = tensors.Generations(tmp_path)
     generations.save(1, {"round": 1}, {"x": np.zeros(3)})
     generations.save(2, {"round": 2}, {"x": np.zeros(1000)})
-    assert [number for number, _ in generations.whole()] == [2, 1]
+    assert [number for number, _ in generations.undamaged()] == [2, 1]
     monkeypatch.setattr(limits, "memory", lambda: tensors.COPIES * generations.path(2).stat().st_size - 1)
     with pytest.raises(DamagedError, match="more than this machine could have written"):
         tensors.read(generations.path(2))
-    assert [number for number, _ in generations.whole()] == [1]
+    assert [number for number, _ in generations.undamaged()] == [1]
 
 
 def test_two_generations_are_kept(tmp_path: Path) -> None:
@@ -54,7 +54,7 @@ def test_two_generations_are_kept(tmp_path: Path) -> None:
         states.save(number, {"n": number}, {})
     assert states.numbers() == [3, 2]
     states.path(3).write_bytes(b"spoilt")
-    assert [record.header["n"] for _, record in states.whole()] == [2]
+    assert [record.header["n"] for _, record in states.undamaged()] == [2]
     states.save(1, {"n": 1}, {})
     assert states.numbers() == [1]
 

@@ -1,4 +1,4 @@
-"""The search: the best is the best mean, and one that is cut short and goes on is one that was not."""
+"""The search: the best is the best mean, and one that is interrupted and resumed is one that was not."""
 
 import math
 import os

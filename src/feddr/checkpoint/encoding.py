@@ -26,7 +26,7 @@ class Stateful(Protocol):
         """Return everything that the rest of the run depends on."""
 
     def load_state_dict(self, arrays: Arrays) -> None:
-        """Become what ``state_dict`` was called on, in a run that has just been made with the same settings."""
+        """Load what ``state_dict`` returned, in a new run with the same settings."""
 
 
 def flatten(name: str, a: Tree) -> Arrays:
@@ -64,13 +64,13 @@ def rows(arrays: Arrays) -> list[Row]:
 def timeline(events: Sequence[Event]) -> Arrays:
     """Return events as two tables."""
     code = {kind: j for j, kind in enumerate(KINDS)}
-    whole = [(event.client, code[event.kind], event.read, event.arrived) for event in events]
+    integers = [(event.client, code[event.kind], event.read, event.arrived) for event in events]
     times = [(event.start, event.end) for event in events]
-    return {"whole": np.array(whole, np.int64).reshape(-1, 4), "times": np.array(times, np.float64).reshape(-1, 2)}
+    return {"whole": np.array(integers, np.int64).reshape(-1, 4), "times": np.array(times, np.float64).reshape(-1, 2)}
 
 
 def events(arrays: Arrays) -> list[Event]:
-    """Return the events that ``timeline`` was given."""
+    """Return the events from the tables of ``timeline``."""
     return [
         Event(client, KINDS[kind], start, end, read, arrived)
         for (client, kind, read, arrived), (start, end) in zip(
@@ -85,12 +85,12 @@ def pairs(mapping: Mapping[int, Any], dtype: Any) -> Arrays:
 
 
 def mapping(arrays: Arrays) -> dict[int, Any]:
-    """Return the mapping that ``pairs`` was given, in its order."""
+    """Return the mapping from the arrays of ``pairs``, in its order."""
     return dict(zip(arrays["keys"].tolist(), arrays["values"].tolist(), strict=True))
 
 
 def segments(clients: Mapping[int, Any]) -> Iterator[Arrays]:
-    """Yield the states of clients, those of some at a time, so that they need not be in memory twice."""
+    """Yield the states of clients in segments, so that they are not in memory twice."""
     ids: list[int] = []
     states: list[list[NDArray[Any]]] = []
     size = 0

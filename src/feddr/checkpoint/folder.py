@@ -1,7 +1,7 @@
 """Checkpoint files: atomic writes, SHA-256 checksums, and the choice of the checkpoint to resume from.
 
 A checkpoint is a folder ``<round>`` of safetensors files and a manifest with their sizes and SHA-256 checksums. It is
-written under a temporary name, flushed with fsync and renamed, so that a reader finds a whole checkpoint or none. A
+written under a temporary name, flushed with fsync and renamed, so that a reader sees a complete checkpoint or none. A
 checkpoint that is damaged or belongs to another run is refused, and the one before it is used.
 """
 
@@ -44,7 +44,7 @@ class CheckpointError(ValueError):
 
 
 class CheckpointWarning(UserWarning):
-    """A checkpoint was passed over, or could not be written.
+    """A checkpoint was skipped, or could not be written.
 
     Examples
     --------
@@ -55,7 +55,7 @@ class CheckpointWarning(UserWarning):
 
 
 class Saved(NamedTuple):
-    """A checkpoint that is whole: after how many rounds, what it was made with, and where it is.
+    """A complete checkpoint: after how many rounds, with which settings, and where it is.
 
     Examples
     --------
@@ -113,11 +113,11 @@ class Checkpoints:
         return sorted((int(path.name) for path in self.folder.iterdir() if path.name.isdecimal()), reverse=True)
 
     def path(self, number: int) -> Path:
-        """Return the place of a checkpoint."""
+        """Return the path of a checkpoint."""
         return self.folder / f"{number:012d}"
 
     def save(self, number: int, settings: Mapping[str, Any], state: Arrays, clients: Iterable[Arrays]) -> None:
-        """Write the checkpoint of a round, and forget the oldest; OSError where the disk refuses."""
+        """Write the checkpoint of a round, and remove the oldest; OSError where it cannot be written."""
         part = self.folder / f".{number:012d}.part"
         self.sweep()
         try:
@@ -146,12 +146,12 @@ class Checkpoints:
             shutil.rmtree(self.path(old), ignore_errors=True)
 
     def sweep(self) -> None:
-        """Remove what a process has left behind that was cut off while it saved."""
+        """Remove what an interrupted save has left behind."""
         for part in self.folder.glob(".*.part"):
             shutil.rmtree(part, ignore_errors=True)
 
     def newest(self, settings: Mapping[str, Any]) -> Saved | None:
-        """Return the newest checkpoint that is whole and was made with these settings; None where there is none at all.
+        """Return the newest undamaged checkpoint with these settings; None where there is no checkpoint.
 
         Those that are passed over are set aside under the name ``refused-<round>``, and a warning says why.
 

@@ -63,13 +63,13 @@ class Checkpoint:
         interval(self.every)
 
     @classmethod
-    def of(cls, given: "Checkpoint | str | Path | None") -> "Checkpoint | None":
-        """Return the checkpoint that an engine was given, also where a folder stands for one; refuse what is none."""
-        if given is None or isinstance(given, cls):
-            return given
-        if isinstance(given, str | Path):
-            return cls(given)
-        raise ValueError(f"checkpoint must be a feddr.Checkpoint or a folder, got {given!r}.")
+    def of(cls, value: "Checkpoint | str | Path | None") -> "Checkpoint | None":
+        """Return the argument ``checkpoint`` of an engine as a Checkpoint; a folder alone is one, too."""
+        if value is None or isinstance(value, cls):
+            return value
+        if isinstance(value, str | Path):
+            return cls(value)
+        raise ValueError(f"checkpoint must be a feddr.Checkpoint or a folder, got {value!r}.")
 
 
 class CheckpointManager:
@@ -116,7 +116,7 @@ class CheckpointManager:
         return self
 
     def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        """Save what is still good of a run that diverged, and let others have the folder."""
+        """Save the last good state of a run that diverged, and release the lock."""
         if isinstance(error, DivergedError):
             error.history = self.run.history
             if self.checkpoints is not None and error.last_good_round is not None and error.last_good_round >= 0:
@@ -164,7 +164,7 @@ class CheckpointManager:
         return time.monotonic() - self.time >= max(self.seconds, self.cost / SHARE)
 
     def _save(self, k: int) -> None:
-        """Save, unless that has been done; a disk that refuses does not end a run."""
+        """Save, unless that has been done; a failed write is a warning and does not end the run."""
         assert self.checkpoints is not None
         if k == self.newest:
             return

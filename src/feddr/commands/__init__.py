@@ -6,7 +6,7 @@ The modules::
     run              feddr run, feddr compare
     theory           feddr theory; theory_answer formats its answer
     data             feddr data
-    tune             feddr tune; tune_verdict says in words what a search found
+    tune             feddr tune; tune_verdict says how a search ended
     reproduce        feddr reproduce
     report           feddr report
     deploy           feddr deploy certs, check, server, node

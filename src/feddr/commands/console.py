@@ -38,7 +38,7 @@ def complain(message: object) -> None:
 
 
 class Interrupts:
-    """Ctrl-C while runs go on: the first asks them to end after the round, the second ends the program.
+    """Ctrl-C during runs: the first asks them to end after the round, the second ends the program.
 
     Parameters
     ----------
@@ -61,7 +61,7 @@ class Interrupts:
         return self
 
     def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        """Give Ctrl-C back its old meaning."""
+        """Restore the previous signal handlers."""
         for number, previous in self.previous.items():
             signal.signal(number, previous)
 

@@ -25,7 +25,7 @@ EXTRAS = {"flwr": "flower", "cryptography": "flower", "grpc": "flower"}
 
 
 class Commands(TyperGroup):
-    """The commands, and one line for what they refuse; a mistake of the program keeps its traceback."""
+    """The commands; refusals become one line, unexpected exceptions keep their traceback."""
 
     def main(self, *words: Any, **options: Any) -> Any:
         """Run the command that the words name, and end the program unless ``standalone_mode`` is False."""

@@ -21,7 +21,7 @@ STOPPING = "finishing this round, Ctrl-C again to stop at once"
 
 
 class ExperimentView(View, Protocol):
-    """Shows how the methods of an experiment get on, one after the other."""
+    """Shows the progress of the methods of an experiment, one after the other."""
 
     def begin(self, label: str) -> None:
         """Show that a method starts."""
@@ -46,7 +46,7 @@ class MethodLines(PlainLines):
         self.method = RoundPace("")
 
     def begin(self, label: str) -> None:
-        """Remember who runs."""
+        """Remember which method runs."""
         self.method, self.due = RoundPace(label), 0
 
     def update(self, report: "Report") -> None:
@@ -116,7 +116,7 @@ class RoundPace:
     def words(self, report: "Report") -> dict[str, str]:
         """Return the words; the metrics are those of the newest row."""
         self.row = report.row or self.row
-        if self.before is None:  # what a run that goes on has done before is not this program's speed
+        if self.before is None:  # rounds before a resume do not count for the speed
             self.before = report.state.local_steps if report.round > 1 else 0
         skipped = f" ({report.state.skipped} skipped)" if report.state.skipped else ""
         return {

@@ -18,7 +18,7 @@ def report(
     watch: Annotated[bool, typer.Option("--watch", help="Serve the page on this machine, and follow the run.")] = False,
     port: Annotated[int, typer.Option(metavar="N", min=0, max=65535, help="For --watch; 0 for any.")] = 0,
 ) -> None:
-    """Write runs as one HTML page, which works offline, or serve it while they go on."""
+    """Write runs as one HTML page, which works offline, or serve it while they are under way."""
     if watch:
         if out is not None:
             raise ValueError(f"--watch serves the page and writes none, got --out {out}; drop one of them.")

@@ -24,7 +24,7 @@ def reproduce(
     ] = False,
     seeds: Annotated[str | None, typer.Option(metavar="4,35,21", help="Each run with each of them.")] = None,
     out: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Where runs and figures are, to go on with; runs/reproduce.")
+        Path | None, typer.Option(metavar="DIR", help="Folder of runs and figures, which are resumed; runs/reproduce.")
     ] = None,
     data_dir: Annotated[
         Path | None,
@@ -36,7 +36,7 @@ def reproduce(
     show: Annotated[bool, typer.Option("--list", help="Say what there is and what is left to do, and end.")] = False,
     quiet: Quiet = False,
 ) -> None:
-    """Reproduce the figures of the paper, at the global model and personalised; runs that are there are kept."""
+    """Reproduce the figures of the paper, at the global model and personalised; runs that exist are reused."""
     from feddr.reproduce import FIGURES, Plan, Runs, experiments_folder, rows
 
     wanted = list(dict.fromkeys(figures or FIGURES))
@@ -85,17 +85,17 @@ def _execute(plan: "Plan", everything: "Plan", folder: Path, workers: int | None
     with shown, Interrupts(shown.stopping, lambda: None) as interrupts:
         if left:
             trouble = make(plan, executor, shown.update, lambda: interrupts.asked)
-    tell: Callable[[str], None] = typer.echo if not quiet else lambda _: None
+    say: Callable[[str], None] = typer.echo if not quiet else lambda _: None
     for name, made in plan.rows.items():
         text = output.save(folder / name, FIGURES[name], made, plan)
-        tell(f"{text}\nSaved in {folder / name}.\n")
+        say(f"{text}\nSaved in {folder / name}.\n")
     # The summary is of all figures that have runs, also of those that were not asked for now.
     ranked = [one for name, made in everything.rows.items() for one in standings.standings(FIGURES[name], made, plan)]
-    tell(f"{standings.save(folder, ranked)}\nSaved in {folder / 'summary.md'}.")
+    say(f"{standings.save(folder, ranked)}\nSaved in {folder / 'summary.md'}.")
     for record in trouble:
         complain(f"{record.algorithm}, seed {record.seed}, {record.status}: {record.brief}")
     if interrupts.asked and plan.missing():
-        complain(f"interrupted; {len(plan.missing())} runs are left, the same command goes on.")
+        complain(f"interrupted; {len(plan.missing())} runs are left, the same command resumes.")
         return INTERRUPTED
     return FAILED if trouble else 0
 

@@ -108,7 +108,7 @@ def _execute(config: Config, out: Path | None, resume: Path | None, options: Run
     """Run what there is to run in a folder of its own, and return the exit code."""
     folder = None if resume is None else Folder.reopen(config, resume)
     try:
-        # Only once everything is known to go together is there a folder to be made.
+        # The folder is made only once everything is known to go together.
         problem, runs = configs.build(config)
         _check_interval(options)
         if folder is None:
@@ -125,7 +125,7 @@ def _execute(config: Config, out: Path | None, resume: Path | None, options: Run
         if outcome.reason:
             complain(f"{outcome.label} {outcome.status}: {outcome.reason}")
     if interrupted:
-        complain(f"interrupted; what there is was saved in {folder.path}. {_again(folder, options)}")
+        complain(f"interrupted; results so far are saved in {folder.path}. {_again(folder, options)}")
         return INTERRUPTED
     return FAILED if all(outcome.diverged for outcome in outcomes) else 0
 
@@ -139,7 +139,7 @@ def _check_interval(options: RunOptions) -> None:
 def _run_all(
     config: Config, problem: "Problem", runs: Sequence[RunArguments], folder: Folder, options: RunOptions
 ) -> tuple[list[Outcome], bool]:
-    """Run the algorithms one after the other, save each when it has ended, and say whether that was cut short."""
+    """Run the algorithms one after the other, save each when it has ended, and return whether they were interrupted."""
     view = progress.view([run.label for run in runs], config.rounds, console.messages(options.quiet))
     interrupts = Interrupts(view.stopping, folder.discard_if_empty, (signal.SIGINT, signal.SIGTERM))
     outcomes: list[Outcome] = []
@@ -161,20 +161,20 @@ def _run_all(
 
 @contextmanager
 def _keeping(outcomes: list[Outcome], folder: Folder, options: RunOptions) -> Iterator[None]:
-    """Fail where a method is refused after others have been run: their results stay, so nothing was refused as such."""
+    """Exit with FAILED, not REFUSED, where a method is refused after others have run: their results are kept."""
     before = set(folder.done)
     try:
         yield
     except ValueError as error:
         if all(outcome.label in before for outcome in outcomes):
             raise
-        complain(f"{error} What was found before is kept in {folder.path}. {_again(folder, options)}")
+        complain(f"{error} The results so far are kept in {folder.path}. {_again(folder, options)}")
         raise typer.Exit(FAILED) from None
 
 
 @contextmanager
 def _comparing(outcomes: list[Outcome], folder: Folder, options: RunOptions) -> Iterator[None]:
-    """Write what compares the algorithms, also where a mistake of the program ends them."""
+    """Write the comparison, also where an exception ends the runs."""
     try:
         yield
     finally:
@@ -185,7 +185,7 @@ def _comparing(outcomes: list[Outcome], folder: Folder, options: RunOptions) -> 
 
 @contextmanager
 def _writing(folder: Folder, options: RunOptions) -> Iterator[None]:
-    """End the program in good order where the disk refuses the results."""
+    """Exit with one line where the results cannot be written."""
     try:
         yield
     except OSError as error:
@@ -222,17 +222,17 @@ def _play(
     from feddr.engines.shared.errors import AccuracyWarning, DivergedError, DivergenceWarning
     from feddr.theory.advice import CurvatureWarning
 
-    told = (AccuracyWarning, CheckpointWarning, ClockWarning, CurvatureWarning, DivergenceWarning, TrackerWarning)
+    shown = (AccuracyWarning, CheckpointWarning, ClockWarning, CurvatureWarning, DivergenceWarning, TrackerWarning)
 
     def callback(report: "Progress") -> bool:
         view.update(report)
         if report.row is not None:
             live.add(report.row)
-        tell(report)
+        notify(report)
         return interrupts.asked
 
     def warn(message: Warning | str, *where: Any, **more: Any) -> None:
-        if isinstance(message, told):
+        if isinstance(message, shown):
             complain(f"{run.label}: {message}")
         else:
             show(message, *where, **more)
@@ -240,8 +240,8 @@ def _play(
     view.begin(run.label)
     live = folder.live(run.label)
     try:
-        with warnings.catch_warnings(), options.trackers.opened(config, run) as tell:
-            for kind in told:
+        with warnings.catch_warnings(), options.trackers.opened(config, run) as notify:
+            for kind in shown:
                 warnings.simplefilter("always", kind)
             show, warnings.showwarning = warnings.showwarning, warn
             result = configs.perform(
@@ -257,8 +257,8 @@ def _play(
         outcome = Outcome(run.label, f"diverged in round {error.round}", error.history, reason=str(error))
     else:
         done = result.history.last.round
-        cut = "interrupted" if interrupts.asked else f"stalled after {done} updates"
-        whole = done == configs.length(config, run)
-        outcome = Outcome(run.label, "finished" if whole else cut, result.history, result)
+        incomplete = "interrupted" if interrupts.asked else f"stalled after {done} updates"
+        complete = done == configs.length(config, run)
+        outcome = Outcome(run.label, "finished" if complete else incomplete, result.history, result)
     view.end(outcome.status)
     return outcome

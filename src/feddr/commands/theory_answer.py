@@ -42,7 +42,7 @@ class Setting:
 
 
 def answer(setting: Setting, found: "Recommendation", eps: float, M: float) -> dict[str, Any]:
-    """Return what there is to know, by the names of the flags and of the paper; None where a name does not apply.
+    """Return the answer, by the names of the flags and of the paper; None where a name does not apply.
 
     Raises
     ------

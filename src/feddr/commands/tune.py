@@ -49,7 +49,7 @@ def tune(
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="A new or empty folder, instead of runs/<name>-tune.")
     ] = None,
-    resume: Annotated[Path | None, typer.Option(metavar="DIR", help="Go on with the search in this folder.")] = None,
+    resume: Annotated[Path | None, typer.Option(metavar="DIR", help="Resume the search in this folder.")] = None,
     workers: Annotated[
         int | None,
         typer.Option(metavar="N", min=0, help="Runs at a time, by default one a core; 0: in this process."),
@@ -92,7 +92,7 @@ def _execute(
     command: list[str],
     quiet: bool,
 ) -> int:
-    """Do the search, keep what it finds, and return the exit code."""
+    """Run the search, write its results, and return the exit code."""
     from feddr.commands.tune_verdict import verdict
     from feddr.runs.folder import Folder
     from feddr.tune import Store, output, rank, run, view
@@ -139,7 +139,7 @@ def _report(search: "Search", ranking: "dict[str, list[RankedSetting]]", path: P
 
 
 def _executor(ray: str | None, workers: int | None, size: int) -> "tuple[Executor, str]":
-    """Return who does the runs, and how many at a time in words."""
+    """Return the executor, and how many runs it does at a time, in words."""
     from feddr.storage.limits import cores
     from feddr.tune import Processes, Ray, serial
 
@@ -173,5 +173,5 @@ def _seeds(given: str | None) -> list[int] | None:
 
 
 def _hint(command: str) -> None:
-    """Say how to go on, past the streams: this is called by a signal handler."""
+    """Say how to resume, without Python's streams: a signal handler calls this."""
     os.write(2, f"\ngo on with: {command}\n".encode())

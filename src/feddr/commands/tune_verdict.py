@@ -19,18 +19,18 @@ class Verdict(NamedTuple):
 
 
 def verdict(search: Search, store: Store, ranking: Mapping[str, Sequence[RankedSetting]], again: str) -> Verdict:
-    """Judge a search; it has not failed because some of its runs have.
+    """Return the verdict on a search; some failed runs do not make it a failure.
 
     Parameters
     ----------
     again
-        The command that goes on with it.
+        The command that resumes it.
     """
     lines = [line for label in ranking for line in _trouble(label, ranking[label])]
     records = [store.records[key] for key in search.run_keys() if key in store.records]
     if len(records) < search.size:
         kept = f"{len(records)} of {search.size} runs are kept"
-        return Verdict((*lines, f"interrupted; {kept}, go on with: {again}"), INTERRUPTED)
+        return Verdict((*lines, f"interrupted; {kept}, resume with: {again}"), INTERRUPTED)
     if any(record.status == "failed" for record in records):
         lines.append(f"runs that failed are tried again by: {again}")
     if best(ranking):
@@ -45,7 +45,7 @@ def verdict(search: Search, store: Store, ranking: Mapping[str, Sequence[RankedS
 
 
 def counts(records: Iterable[RunRecord]) -> str:
-    """Return how runs ended that came to nothing, as in "3 diverged, 1 refused"."""
+    """Return how failed runs ended, as in "3 diverged, 1 refused"."""
     found = Counter(record.status for record in records if record.value is None)
     return ", ".join(f"{count} {status}" for status, count in found.items())
 

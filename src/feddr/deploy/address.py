@@ -39,7 +39,7 @@ def parse(text: str) -> Address:
 
 
 def ip(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    """Return the number that ``host`` is, None if it is a name."""
+    """Return ``host`` as an IP address, None if it is a name."""
     try:
         return ipaddress.ip_address(host)
     except ValueError:

@@ -63,7 +63,7 @@ def versions() -> Iterator[Finding]:
 
 
 def variables() -> Iterator[Finding]:
-    """Look at the environment, which a person's ``flwr run`` takes; feddr deploy sets one for what it starts itself."""
+    """Look at the environment, which ``flwr run`` inherits; processes of feddr deploy have their own."""
     wrong = [f"{name}={value}" for name, value in QUIET.items() if os.environ.get(name) != value]
     if wrong:
         text = "flwr typed here would report usage, look for updates or install packages"

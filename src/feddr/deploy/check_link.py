@@ -18,7 +18,7 @@ AHEAD, BEHIND = 4.0, 300.0
 
 
 class ProbeReply(NamedTuple):
-    """A status, and by how many seconds this machine's clock is ahead, if the answer tells."""
+    """A status, and by how many seconds this machine's clock is ahead, if the answer says."""
 
     status: int
     ahead: float | None

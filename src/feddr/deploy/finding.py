@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 
 class Finding(NamedTuple):
-    """What was looked at, ``"ok"``, ``"note"`` or ``"problem"``, what was found, and what to do."""
+    """What was looked at, ``"ok"``, ``"note"`` or ``"problem"``, the observation, and the remedy."""
 
     what: str
     verdict: str

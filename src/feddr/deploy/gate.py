@@ -1,4 +1,4 @@
-"""The SuperLink with a gate: strangers reach what nodes need, and nothing else.
+"""Access control in front of the SuperLink: the network reaches what nodes need, and nothing else.
 
 Flower serves nodes (``/v1/fleet``), people (``/v1/control``) and its own app processes (everything else) on one port.
 Only nodes have to show a key: whoever reaches the port may submit a run, and so execute code on every node. Here, only

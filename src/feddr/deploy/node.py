@@ -22,7 +22,7 @@ task is lost only if it sees the node offline, so the node stays away for longer
 
 
 TASK_POLL = "FLWR_SUPEREXEC_TASK_POLL_INTERVAL"
-"""Flower looks for a new task once a second unless told otherwise, and every update would wait for it."""
+"""Flower polls for a new task once a second by default, and every update would wait for it."""
 
 JOINED = "SuperNode ID: "
 """What a SuperNode prints when it has joined."""
@@ -95,7 +95,7 @@ def run(
 
 
 def security(target: Address, certs: Path | None, key: Path | None) -> list[str]:
-    """Return the options for TLS and the node's key, or for plain text where nobody else can listen."""
+    """Return the options for TLS and the node's key, or for plain text on loopback addresses."""
     if certs is None:
         if key is not None:
             raise ValueError(f"A key needs TLS, got --key {key} without --certs; give the folder with ca.crt.")

@@ -71,7 +71,7 @@ def run(
 
 
 def security(place: Address, certs: Path | None) -> list[str]:
-    """Return the options for TLS and node authentication, or for plain text where nobody else can listen."""
+    """Return the options for TLS and node authentication, or for plain text on loopback addresses."""
     if certs is None:
         if not place.is_loopback:
             raise ValueError(
@@ -118,7 +118,7 @@ def _answers(local: Address, certs: Path | None) -> bool:
 
 
 def _register(public: Path, process: "subprocess.Popen[bytes]", surroundings: dict[str, str], events: Events) -> None:
-    """Admit a node's key; one that the SuperLink knows already is no mistake, and one that fails is tried again."""
+    """Register a node's key (idempotent), with a retry where that fails."""
     command = [program("flwr"), "supernode", "register", str(public), CONNECTION]
     for _ in range(5):
         done = subprocess.run(command, env=surroundings, capture_output=True, text=True, check=False)

@@ -24,7 +24,7 @@ LOG_BYTES = 20_000_000
 
 
 class Cause(NamedTuple):
-    """Why a process ended, as far as its log tells: the event's name, what to do, and the wait if it is a known one."""
+    """Why a process ended, as far as its log says: the event's name, what to do, and the wait if it is a known one."""
 
     event: str
     text: str
@@ -97,7 +97,7 @@ class Supervisor:
         self.events.write("info", "stopped", "Stopped.")
 
     def _live(self, offset: int) -> int:
-        """Start the process, wait until it ends, end what it left behind, and return its exit code."""
+        """Start the process, wait until it ends, kill its remaining children, and return its exit code."""
         command = self.command()
         name, _, value = self._mark.partition("=")
         surroundings = {**self.environment, name: value}
@@ -125,7 +125,7 @@ class Supervisor:
                 return  # nobody is left
 
     def _sweep(self) -> None:
-        """Kill what the process has left behind in groups of its own, where the system tells (Linux).
+        """Kill what the process has left behind in groups of its own, where the system says so (Linux).
 
         A SuperLink starts its helpers so, and a server app without its SuperLink would wait for it for ever, with the
         run's ledger in its hands. It is on the disk.
@@ -161,7 +161,7 @@ class Supervisor:
                 signal.signal(number, handler)
 
     def _keep_short(self) -> None:
-        """Put the log aside whenever it is too long; the process appends, so it goes on at the new beginning."""
+        """Rotate the log when it is too long; the process appends, so it continues at the start of the new file."""
         while not self.stopping.wait(60.0):
             if self.log.stat().st_size > LOG_BYTES:
                 shutil.copyfile(self.log, self.log.with_name(f"{self.log.name}.1"))

@@ -34,7 +34,7 @@ def reference(
     callback: Callback | None = None,
     verbose: bool = True,
 ) -> Result:
-    """Do what ``simulate`` does, step by step; the arguments mean the same, and a problem may be PyTorch's, too.
+    """Run an algorithm as ``simulate`` does, in plain loops; a problem may be PyTorch's, too.
 
     Raises
     ------

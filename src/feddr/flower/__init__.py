@@ -23,15 +23,12 @@ a message that is lost, repeated or late does no harm (``node`` has the argument
     refused       the reasons for which an upload is refused
     ledger        the server's state and each client's accepted value, written atomically before it counts
     records       entries, pending uploads and counters of the ledger; which files to delete
-    disk          atomic files with a checksum, the previous version, and locks
     journal       the log of a run, one line of JSON for each event
     metrics       the history of a deployed run
     progress      the table that a person sees
     inspect       reads the folder of a run, and audits it, without changing it
     identity      folders, names, and the digest that server and nodes compare
     steps         step sizes between server and nodes
-    context       values that may be functions of Flower's context
-    clock         real time, replaceable in tests
 """
 
 try:

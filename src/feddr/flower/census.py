@@ -25,7 +25,7 @@ REMIND = 60.0
 
 
 class Settled(NamedTuple):
-    """The algorithm with numbers and the weights, and how the numbers were chosen; no words where they were given."""
+    """The algorithm with numbers and the weights, and how the numbers were chosen (an empty text if by the user)."""
 
     roles: Roles
     words: str = ""
@@ -40,25 +40,25 @@ def settle(
     clock: TimeSource,
     progress: ProgressTable,
 ) -> Settled:
-    """Wait until every client has said what the run depends on, and return the weights and step sizes.
+    """Wait until every client has sent the numbers that the run needs, and return the weights and step sizes.
 
     Raises
     ------
     Abandoned
-        Where somebody has not been heard from within the run's patience.
+        Where a client has not answered within the run's patience.
     ValueError
         Where step sizes are to follow from the length of the work, and a client's solver has none.
     """
     _wait(algorithm, federation.clients, settings, membership, clock, progress)
-    told = [membership.told[i] for i in sorted(membership.told)]
-    weights = federation.known_weights() or federation.sample_weights({one.client: one.samples for one in told})
+    presences = [membership.presences[i] for i in sorted(membership.presences)]
+    weights = federation.known_weights() or federation.sample_weights({one.client: one.samples for one in presences})
     found: Any = algorithm
     words = ""
     if membership.work:
         participation = float(np.mean(sampling.probabilities(federation.clients)))
         known = fixed_work.StepSizeInputs(np.array(weights), participation, federation.regulariser, federation.init)
-        found, words = fixed_work.choose(algorithm, np.array([one.work for one in told]), known)
-        fixed_work.warn(found)
+        chosen, words = fixed_work.choose(algorithm, np.array([one.work for one in presences]), known)
+        fixed_work.warn(chosen)
     membership.samples = membership.work = False  # whoever comes later need not say it again
     return Settled(Roles(steps.settled(found, {}), np.array(weights)), words)
 
@@ -73,12 +73,12 @@ def _wait(
 ) -> None:
     begin = clock.now()
     remind = begin + REMIND
-    while (membership.samples or membership.work) and len(membership.told) < clients:
+    while (membership.samples or membership.work) and len(membership.presences) < clients:
         membership.refresh()
         for answer in membership.mailbox.answers():
             membership.take(answer)
         _check_work(algorithm, membership)
-        missing = sorted(set(range(clients)) - set(membership.told))
+        missing = sorted(set(range(clients)) - set(membership.presences))
         if settings.patience is not None and clock.now() - begin > settings.patience:
             needed, remedy = _needed(algorithm, membership)
             raise Abandoned(
@@ -103,7 +103,7 @@ def _needed(algorithm: Deployable, membership: Membership) -> tuple[str, str]:
 
 def _check_work(algorithm: Deployable, membership: Membership) -> None:
     """Refuse "auto" where a client's solver has no fixed work: the theory would ask for the data of all at once."""
-    without = [i for i, one in sorted(membership.told.items()) if membership.work and math.isnan(one.work)]
+    without = [i for i, one in sorted(membership.presences.items()) if membership.work and math.isnan(one.work)]
     if without:
         raise ValueError(
             f'"auto" in a deployment follows from the length of local work, lr x steps, which must be fixed, got '

@@ -15,14 +15,14 @@ AFTER = 120.0
 
 
 class Checkups:
-    """Finds tasks that nobody works on, and gives them up, so that they are sent again."""
+    """Finds tasks that no node works on, and drops them, so that they are sent again."""
 
     def __init__(self, mailbox: Mailbox, membership: Membership, journal: Journal, clock: TimeSource, run: str) -> None:
         self.mailbox, self.membership, self.journal, self.clock, self.run = mailbox, membership, journal, clock, run
         self._silence: dict[str, float] = {}
 
     def ask(self) -> None:
-        """Ask those who have had a task for long, and were not asked a moment ago."""
+        """Ask nodes that have had a task for long and were not asked recently."""
         tasks = [sent for sent in self.mailbox.awaited.values() if sent.kind == "train"]
         self._silence = {sent.ticket: self._silence.get(sent.ticket, AFTER) for sent in tasks}
         for sent in tasks:
@@ -32,7 +32,7 @@ class Checkups:
                 self._silence[sent.ticket] *= 2
 
     def take(self, answer: Reply) -> None:
-        """Take in a node's answer; an error says nothing, the task itself will have one."""
+        """Process a node's answer; errors are ignored, since the task itself will report one."""
         if answer.content is None:
             return
         asked, working = answer.sent, Working.read(answer.content)

@@ -42,7 +42,7 @@ class Abandoned(TimeoutError):  # noqa: N818  it says what became of the run
 
 
 class Services(NamedTuple):
-    """What a server works with: time, messages, the nodes that are there, the log, and what a person sees."""
+    """What a server works with: clock, mailbox, membership, log and terminal output."""
 
     clock: TimeSource
     mailbox: Mailbox
@@ -52,7 +52,7 @@ class Services(NamedTuple):
 
 
 class Deployment:
-    """A run under way: sends tasks, takes in replies, and commits each accepted upload to the ledger.
+    """A run in progress: sends tasks, receives replies, and commits each accepted upload to the ledger.
 
     Parameters
     ----------
@@ -84,13 +84,13 @@ class Deployment:
         self.checkups = Checkups(mailbox, membership, journal, clock, settings.name)
         self.process_start = clock.now()
         self.run_start = self.process_start - ledger.counters.wall_time
-        self.heard: float | None = None
+        self.last_answer: float | None = None
         self._complaint = ""
         self._interval = FIRST_WAIT
         self._broadcast: tuple[int, Broadcast] | None = None
 
     def message(self) -> Broadcast:
-        """Return the newest broadcast, encoded once: nobody gets a part of one version and a part of the next."""
+        """Return the newest broadcast, encoded once, so that no client gets parts of two versions."""
         version = self.ledger.version
         if self._broadcast is None or self._broadcast[0] != version:
             content = self.algorithm.broadcast(self.ledger.server)
@@ -104,7 +104,7 @@ class Deployment:
         return [i for i in ready if self._task("train", i, self.message())]
 
     def arrivals(self, buffer: int | None = None) -> Iterator[int]:
-        """Take in what has come, and yield the client of every upload that was accepted and committed to the ledger.
+        """Process new replies, and yield the client of every upload that was accepted and committed to the ledger.
 
         With ``buffer``, the server computes whenever so many have been accepted.
         """
@@ -135,15 +135,15 @@ class Deployment:
                 self._refused(answer, refused)
 
     def wait(self, missing: Sequence[int] = ()) -> None:
-        """Let some time pass; Abandoned where nothing has been accepted for too long, or nothing ever will be."""
+        """Wait a moment; Abandoned where nothing has been accepted for too long, or nothing ever can be."""
         self._show()
         here = self.membership.node_of
-        if self.heard is None and here and all(self.pauses.failures.get(i, 0) >= HOPELESS for i in here):
+        if self.last_answer is None and here and all(self.pauses.failures.get(i, 0) >= HOPELESS for i in here):
             raise Abandoned(
                 f"Every client has failed {HOPELESS} times and none has succeeded; the last one said: {self._complaint}"
             )
         patience = self.settings.patience
-        if patience is not None and self.clock.now() - (self.heard or self.process_start) > patience:
+        if patience is not None and self.clock.now() - (self.last_answer or self.process_start) > patience:
             who = f"clients {list(missing)[:10]}" if missing else "anybody"
             raise Abandoned(
                 f"No update was accepted for {patience:g} s, waiting for {who}; look at {self.journal.path}, start the "
@@ -153,7 +153,7 @@ class Deployment:
         self._interval = min(1.5 * self._interval, LONGEST_WAIT)
 
     def step(self, order: Sequence[int] | None = None) -> None:
-        """Let the server compute, go to the next version, and add a row to the history if it is to have one."""
+        """Aggregate, go to the next version, and add a row to the history if it is to have one."""
         replies = len(self.ledger.pending)
         self.ledger.step(order)
         self.journal.write("step", version=self.ledger.version, replies=replies)
@@ -187,7 +187,7 @@ class Deployment:
         self._show(final=True)
 
     def _task(self, kind: str, i: int, broadcast: Broadcast) -> bool:
-        """Send a client a broadcast to work with, or to evaluate, and return whether it is on its way."""
+        """Send a client a task, to train or to evaluate, and return whether Flower has accepted it."""
         task = TaskHeader(
             run=self.settings.name,
             uid=self.ledger.uid,
@@ -200,7 +200,7 @@ class Deployment:
             round=self.ledger.version + 1,
             probability=float(self.probabilities[i]),
             precision=self.settings.precision,
-            **steps.told(self.ledger.roles, i),
+            **steps.own_numbers(self.ledger.roles, i),
         )
         node, content = self.membership.node_of[i], task.content(broadcast.record)
         details = {"client": i, "ticket": task.ticket, "version": task.version, "message": broadcast.message}
@@ -225,7 +225,7 @@ class Deployment:
         if limit is not None and staleness > limit:
             self.journal.write("too_stale", client=sent.client, staleness=staleness, tau=limit)
         self.pauses.succeeded(sent.client)
-        self.heard = now = self.clock.now()
+        self.last_answer = now = self.clock.now()
         standing = self.statuses[sent.client]
         standing.last, standing.staleness, standing.number = now, staleness, upload.number
         self.journal.write(

@@ -28,7 +28,7 @@ class LedgerSnapshot:
     server
         The arrays of its state by name, such as ``xtilde`` and ``xbar``.
     entries
-        The clients that it has heard from.
+        The clients that have sent an update.
     pending
         Uploads accepted and not aggregated.
     weights
@@ -61,7 +61,7 @@ class LedgerSnapshot:
 
     @property
     def numbers(self) -> dict[int, int]:
-        """The last update accepted from each client that was heard from."""
+        """The last update accepted from each client that has sent one."""
         return {client: entry.number for client, entry in self.entries.items()}
 
     def table(self, client: int) -> tensors.Arrays:
@@ -70,7 +70,7 @@ class LedgerSnapshot:
 
 
 def read_run(folder: str | Path) -> LedgerSnapshot:
-    """Return what stands in the newest whole state of a run; the folder is that of the run, ``.../server/<name>``.
+    """Return the newest undamaged state of a run; the folder is that of the run, ``.../server/<name>``.
 
     Raises
     ------
@@ -131,6 +131,6 @@ def audit(folder: str | Path, algorithm: Algorithm, federation: Federation) -> f
 
 
 def _newest(folder: Path) -> tuple[int, tensors.Snapshot]:
-    for found in tensors.Generations(folder / "state").whole():
+    for generation in tensors.Generations(folder / "state").undamaged():
         return found
     raise FileNotFoundError(f"There is no ledger of a run in {folder}; the folder is <root>/server/<name>.")

@@ -47,7 +47,7 @@ class Ledger:
     prox, x0
         prox_{eta g} and the start, in the precision of the run.
     settings
-        What the run was asked to do; a run that goes on must have been asked the same.
+        The settings of the run; a run that is resumed must have the same.
     uid
         Tells this run from another one of its name.
     words
@@ -60,7 +60,7 @@ class Ledger:
     server
         The algorithm's state.
     entries
-        The table: what was accepted from each client that has been heard from.
+        The table: what was accepted last from each client that has sent anything.
     """
 
     def __init__(
@@ -118,10 +118,10 @@ class Ledger:
         ValueError
             Where the run was asked to do something else.
         DamagedError
-            Where neither generation is whole and adds up.
+            Where both generations are damaged or do not add up.
         """
         states, problems = tensors.Generations(folder / "state"), []
-        for number, record in states.whole():
+        for number, record in states.undamaged():
             header = record.header
             _compare(folder, header["settings"], settings)
             ledger = cls(folder, roles(algorithm, header), prox, x0, settings, header["uid"], header["words"])
@@ -137,7 +137,7 @@ class Ledger:
             problems.append(f"In state {number}, xtilde is {error:.1e} from the sum of the table.")
         if states.numbers():
             raise tensors.DamagedError(
-                f"The run in {folder} cannot go on, none of its states is whole. {' '.join(problems)} "
+                f"The run in {folder} cannot be resumed, each of its states is damaged. {' '.join(problems)} "
                 "Put back a copy of the folder, or give the run another name."
             )
         return None
@@ -147,11 +147,11 @@ class Ledger:
         return self.entries[client].number if client in self.entries else 0
 
     def value(self, client: int) -> Tree:
-        """Return what was accepted last from a client, or what is counted for one that was never heard from."""
+        """Return what was accepted last from a client, or what is counted for one that has sent nothing yet."""
         return self._table(self.entries[client].accepted) if client in self.entries else self.initial
 
     def accept(self, client: int, number: int, counted: Tree, message: Tree, factor: float = 1.0) -> None:
-        """Take in what the server is to count for a client; it counts once ``commit`` or ``step`` has returned."""
+        """Store what the server is to count for a client; it counts once ``commit`` or ``step`` has returned."""
         if number <= self.number(client):
             raise Refused(
                 "stale", f"client {client} has sent update {number}, its update {self.number(client)} is in the ledger"
@@ -183,7 +183,7 @@ class Ledger:
         self.commit()
 
     def commit(self) -> None:
-        """Write everything down; after this it counts."""
+        """Write the state to disk, the single commit point; after this it counts."""
         for file, change in self._changes.items():
             atomic.write(self.folder / file, tensors.pack({}, tensors.flatten(change)))
         self._changes = {}
@@ -227,7 +227,7 @@ class Ledger:
         return WeightedUpload(weight, self.weights[pending.client], pending.new, change, pending.factor)
 
     def load(self, serial: int, record: tensors.Snapshot) -> None:
-        """Take over what a state says."""
+        """Load a state that was written."""
         header = record.header
         self.serial, self.version = serial, header["version"]
         self.server = tensors.restore(self.server, record.arrays)
@@ -237,7 +237,7 @@ class Ledger:
         self._shelf.turn(files(self.entries.values(), self.pending))
 
     def _sweep(self) -> None:
-        headers = [record.header for _, record in self.states.whole()]
+        headers = [record.header for _, record in self.states.undamaged()]
         entries = [Entry(*entry) for header in headers for entry in header["clients"].values()]
         self._shelf.sweep(files(entries, [Pending(*one) for header in headers for one in header["pending"]]))
 
@@ -252,6 +252,6 @@ def _compare(folder: Path, before: dict[str, Any], now: dict[str, Any]) -> None:
     if other:
         key = other[0]
         raise ValueError(
-            f"A run goes on with the settings that it began with, but {key} was {before.get(key)} in {folder} and is "
-            f"{now.get(key)} now; give the new run another name."
+            f"A run is resumed with the settings that it began with, but {key} was {before.get(key)} in {folder} and "
+            f"is {now.get(key)} now; give the new run another name."
         )

@@ -80,7 +80,7 @@ class Sent:
 
 
 class Reply(NamedTuple):
-    """What has come of a message: a reply, or Flower's error."""
+    """The outcome of a message: a reply, or Flower's error."""
 
     sent: Sent
     content: RecordDict | None
@@ -89,7 +89,7 @@ class Reply(NamedTuple):
 
 
 class Mailbox:
-    """Sends messages, and hands out the answers.
+    """Sends messages, and returns the answers.
 
     Parameters
     ----------
@@ -126,7 +126,7 @@ class Mailbox:
         return bool(number)
 
     def answers(self) -> Iterable[Reply]:
-        """Yield what has come since the last time."""
+        """Yield the replies and errors since the last call."""
         if not self.awaited:
             return
         for reply in self.grid.pull_messages(list(self.awaited)):
@@ -148,5 +148,5 @@ class Mailbox:
         return {sent.client for sent in self.awaited.values() if sent.kind == kind}
 
     def forget(self, unwanted: Callable[[Sent], bool]) -> None:
-        """Give up messages; what still comes of them is ignored."""
+        """Drop messages; late replies to them are ignored."""
         self.awaited = {number: sent for number, sent in self.awaited.items() if not unwanted(sent)}

@@ -24,7 +24,7 @@ FIRST_PAUSE, LONGEST_PAUSE = 1.0, 300.0
 
 
 class Pauses:
-    """Who has failed how often, and until when they are left alone."""
+    """Failures of nodes or clients, and the time before which each is not asked again (retry with back-off)."""
 
     def __init__(self, clock: TimeSource) -> None:
         self.clock = clock
@@ -32,11 +32,11 @@ class Pauses:
         self.until: dict[int, float] = {}
 
     def over(self, one: int) -> bool:
-        """Return whether it may be asked."""
+        """Return whether the pause is over."""
         return self.clock.now() >= self.until.get(one, 0.0)
 
     def failed(self, one: int) -> None:
-        """Leave it alone for a while, longer each time."""
+        """Count a failure; each pause is longer than the last."""
         count = self.failures.get(one, 0)
         self.until[one] = self.clock.now() + min(FIRST_PAUSE * 2.0**count, LONGEST_PAUSE)
         self.failures[one] = count + 1
@@ -61,8 +61,8 @@ class Membership:
     ----------
     node_of
         The node of each client that has one.
-    told
-        What each client that was asked has said first.
+    presences
+        The first answer of each client to the question who is there.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class Membership:
         self.mailbox, self.journal, self.clock, self.run = mailbox, journal, clock, run
         self.clients, self.samples, self.work = clients, samples, work
         self.node_of: dict[int, int] = {}
-        self.told: dict[int, Presence] = {}
+        self.presences: dict[int, Presence] = {}
         self.pauses = Pauses(clock)
         self._claims: dict[int, int] = {}
         self._asked: dict[int, float] = {}
@@ -79,7 +79,7 @@ class Membership:
         self._next = 0.0
 
     def refresh(self) -> None:
-        """Look who is there; greet those who are new, and strike off those who are gone."""
+        """Update the list of nodes: greet new ones, remove those that are gone."""
         if self.clock.now() < self._next:
             return
         self._next = self.clock.now() + REFRESH
@@ -94,7 +94,7 @@ class Membership:
             self._assign(node, client)
 
     def take(self, answer: Reply) -> None:
-        """Take in a node's answer to a greeting."""
+        """Process a node's answer to a greeting."""
         node = answer.sent.node
         self._asked.pop(node, None)
         try:
@@ -116,7 +116,7 @@ class Membership:
         self._patience.pop(node, None)
         self._claims[node] = presence.client
         if self.samples or self.work:
-            self.told.setdefault(presence.client, presence)
+            self.presences.setdefault(presence.client, presence)
         self._assign(node, presence.client)
         if self.node_of[presence.client] != node:
             self.journal.write(
@@ -124,12 +124,12 @@ class Membership:
             )
 
     def failed(self, node: int) -> None:
-        """Strike off a node that Flower calls gone; it is greeted again if it is back."""
+        """Remove a node that Flower reports as gone; it is greeted again if it returns."""
         if node in self._claims:
             self._strike(node)
 
     def _greet(self, node: int) -> None:
-        """Ask a node whose it is; if it does not answer, again after a while that doubles."""
+        """Ask a node which client it is; retry with doubling pauses if it does not answer."""
         if self.mailbox.send("hello", node, Hello(self.run, self.samples, self.work).content()):
             self._patience[node] = 2 * self._patience.get(node, SILENCE / 2)
             self._asked[node] = self.clock.now() + self._patience[node]
@@ -142,7 +142,7 @@ class Membership:
             self.journal.write("node", node=str(node), client=client, **self._known(client))
 
     def _known(self, client: int) -> dict[str, Any]:
-        one = self.told.get(client)
+        one = self.presences.get(client)
         if one is None:
             return {}
         samples: dict[str, Any] = {"samples": one.samples} if one.samples > 0 else {}

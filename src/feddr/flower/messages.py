@@ -104,7 +104,7 @@ class TaskHeader(Note):
     Parameters
     ----------
     run, uid
-        The run's name, and the number that tells it from another one of this name.
+        The run's name, and a number that distinguishes runs of the same name.
     ticket
         Names this task; the upload repeats it.
     rules

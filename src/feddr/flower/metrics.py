@@ -37,7 +37,7 @@ class MetricsWriter:
         self._evaluator = Evaluator(problem, dtype) if isinstance(problem, Problem) else None
 
     def resume(self, version: int) -> None:
-        """Go on with the rows that were written, up to a version."""
+        """Load the rows that were written, up to a version."""
         path = self.folder / "history.csv"
         if path.exists():
             self.history.rows = [row for row in History.from_csv(path).rows if row.round <= version]
@@ -69,7 +69,7 @@ class MetricsWriter:
         return row
 
     def report(self, version: int, metrics: Metrics) -> Row | None:
-        """Take in a client's metrics, and return the row of this version once all clients have reported."""
+        """Store a client's metrics, and return the row of this version once all clients have reported."""
         reports = self.reports.setdefault(version, {})
         reports[metrics.client] = metrics
         if len(reports) < len(self.weights):

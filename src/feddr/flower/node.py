@@ -54,7 +54,7 @@ def client_app(
     folder: str | Path | None = None,
     mods: Sequence[Mod] = (),
 ) -> ClientApp:
-    """Return a Flower ClientApp that plays a client's part.
+    """Return a Flower ClientApp for one client.
 
     Parameters
     ----------
@@ -63,7 +63,7 @@ def client_app(
         ``partition-id``. Its start must be the server's. A ``feddr.torch.TorchProblem`` will do.
     algorithm
         The server's, as the server is given it, or a function from Flower's context to it. Where its eta or alpha is
-        "auto", or eta a list, the server tells the client its own numbers.
+        "auto", or eta a list, the server sends the client its own numbers.
     local
         How the client solves its subproblems, or a function from Flower's context to it.
     folder
@@ -111,7 +111,7 @@ def client_app(
 
 
 class Kept(NamedTuple):
-    """The state that a client goes on from: its update number, and whether it had to begin again."""
+    """The state that a client continues from: its update number, and whether it had to restart."""
 
     state: Any
     number: int
@@ -166,7 +166,7 @@ class Node:
         return cls(client, lambda: problem(client, context), algorithm, local, root)
 
     def hello(self, hello: Hello) -> Presence:
-        """Say whose node this is, and what else is asked for."""
+        """Answer with the client of this node, and the numbers that the server asks for."""
         asked = hello.samples or hello.work
         size = self.problem.data.train.num_samples if asked else -1
         length = getattr(self.local, "work", None) if hello.work else None
@@ -176,11 +176,11 @@ class Node:
         )
 
     def checkup(self, checkup: Checkup) -> Working:
-        """Say whether a process of this client is at work."""
+        """Answer whether a process of this client is at work."""
         return Working(checkup.run, self.client, lock.is_locked(self._folder(checkup.run)))
 
     def train(self, task: TaskHeader, arrays: Any) -> tuple[UploadHeader, Tree]:
-        """Do the client's part, and write its state down; return what the server is to count for it."""
+        """Do the client's update, and write its state to disk; return what the server is to count for it."""
         dtype = precisions.of(task.precision)
         rules = self._rules(task)
         x0 = tree.cast(self.problem.init, dtype)
@@ -254,11 +254,11 @@ class Node:
     def _choose(
         self, states: tensors.Generations, task: TaskHeader, x0: Tree, message: Tree, rules: Deployable
     ) -> Kept:
-        """Return where to go on from; the top of this file says why."""
+        """Return the state to continue from; the top of this file says why."""
         fresh = rules.client(x0, message)
         if task.accepted == 0:
             return Kept(fresh, 0)
-        own = {number: record.arrays for number, record in states.whole() if record.header["uid"] == task.uid}
+        own = {number: record.arrays for number, record in states.undamaged() if record.header["uid"] == task.uid}
         number = task.accepted if task.accepted in own else max(own, default=0)
         if number < task.accepted:
             return Kept(rules.recover(message), task.accepted, rejoined=True)

@@ -21,7 +21,7 @@ MOST = 12
 
 @dataclass
 class ClientStatus:
-    """How a client is doing; ``last`` is when an upload of it was accepted."""
+    """The status of a client; ``last`` is when an upload of it was accepted."""
 
     here: bool = False
     working: bool = False
@@ -57,7 +57,7 @@ class ProgressTable:
             self.live.stop()
 
     def show(self, version: int, standings: Mapping[int, ClientStatus], now: float, final: bool = False) -> None:
-        """Show where the run stands, unless it was shown a moment ago."""
+        """Show the state of the run, unless it was shown a moment ago."""
         if self.live is not None:
             self.live.update(self._table(version, standings, now), refresh=final)
             return

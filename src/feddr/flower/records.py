@@ -28,7 +28,7 @@ class Pending(NamedTuple):
 
 @dataclass
 class Counters:
-    """What a run adds up from its start on, and since the last row of its history."""
+    """Sums since the start of a run, and since the last row of its history."""
 
     bytes_up: int = 0
     bytes_down: int = 0
@@ -47,7 +47,7 @@ class Counters:
         self.stale_max = max(self.stale_max, staleness)
 
     def begin_row(self) -> None:
-        """Forget what belongs to the last row."""
+        """Reset what belongs to the last row."""
         self.prox_error, self.stale_sum, self.stale_max, self.stale_count = math.nan, 0, 0, 0
 
 
@@ -60,7 +60,7 @@ class FileRetention:
         self.old: set[str] = set()
 
     def turn(self, named: set[str]) -> None:
-        """Go to the next generation, which names these files, and remove what is named no longer."""
+        """Start the next generation, which names these files, and remove files that are no longer named."""
         for file in self.older - self.old - named:
             (self.folder / file).unlink(missing_ok=True)
         self.older, self.old = self.old, named

@@ -6,7 +6,7 @@ from feddr.flower.deployment import Deployment
 
 
 def play(run: Deployment) -> None:
-    """Go on with a run, from wherever it stands to its last round or update."""
+    """Run the remaining rounds or updates, from the state that the ledger has."""
     while not finished(run):
         turn = next_turn(run)
         while not turn.look():
@@ -15,7 +15,7 @@ def play(run: Deployment) -> None:
 
 
 def finished(run: Deployment) -> bool:
-    """Return whether the run has come to its end."""
+    """Return whether the run has finished."""
     return run.ledger.version >= run.settings.rounds
 
 
@@ -34,7 +34,7 @@ class Round:
     """A round: the active clients compute, then the server.
 
     It ends when all have answered, or at the deadline if enough have; until then those who fail are asked again. Who
-    has not answered by then stays as it was: what it still sends is ignored, and its next task tells it to continue
+    has not answered by then stays as it was: what it still sends is ignored, and its next task says to continue
     from the update that the server has accepted. A round that was open when the server stopped continues with the
     uploads that are in the ledger.
     """
@@ -48,11 +48,11 @@ class Round:
     @property
     def missing(self) -> list[int]:
         """The active clients that have not answered."""
-        heard = {one.client for one in self.run.ledger.pending}
-        return [i for i in self.active if i not in heard]
+        received = {one.client for one in self.run.ledger.pending}
+        return [i for i in self.active if i not in received]
 
     def look(self) -> bool:
-        """Send what can be sent, take in what has come, and return whether the round has ended."""
+        """Send tasks, process replies, and return whether the round has ended."""
         run = self.run
         if run.send(self.missing) and self.opened is None:
             self.opened = run.clock.now()
@@ -72,7 +72,7 @@ class Round:
 
 
 class Arrivals:
-    """Arrivals: the server computes with each upload as it comes, or with every ``buffer`` of them.
+    """Arrivals: the server aggregates each upload as it arrives, or every ``buffer`` of them.
 
     A client gets the newest xbar as soon as its upload is in the ledger.
     """
@@ -82,7 +82,7 @@ class Arrivals:
         self.missing: list[int] = []
 
     def look(self) -> bool:
-        """Send what can be sent, take in what has come, and return whether the run has ended."""
+        """Send tasks, process replies, and return whether the run has ended."""
         run = self.run
         run.send(range(run.federation.clients))
         for i in run.arrivals(self.buffer):

@@ -56,7 +56,7 @@ def serve(
 
 
 def check(federation: Federation, algorithm: Algorithm, sampling: Sampling, settings: Settings) -> Deployable:
-    """Refuse what does not go together, and return the algorithm."""
+    """Refuse settings that exclude each other, and return the algorithm."""
     name = type(algorithm).__name__
     if not isinstance(algorithm, Deployable):
         raise ValueError(
@@ -84,7 +84,7 @@ def open_run(
     clock: TimeSource,
     progress: ProgressTable,
 ) -> Deployment:
-    """Open the ledger, an old one or a new one, and everything that a run needs beside it."""
+    """Open or create the ledger, and everything else that a run needs."""
     place, x0 = settings.place, tree.cast(federation.init, settings.dtype)
     journal = Journal(place / "log.jsonl")
     mailbox = Mailbox(grid, clock, settings.ttl, journal)

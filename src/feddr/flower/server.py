@@ -46,7 +46,7 @@ def server_app(
     rounds
         Rounds in all, or updates of the server where clients do not wait for each other.
     seed, precision
-        As in ``simulate``; nodes are told both.
+        As in ``simulate``; nodes receive both.
     evaluate_every
         Rounds or updates between rows of the history.
     deadline

@@ -111,5 +111,5 @@ def _value(key: str, field: "dataclasses.Field[Any]", value: Any) -> Any:
 
 
 def given(value: T | Callable[[Context], T], context: Context) -> T:
-    """Return a value that a user gives, or what his function makes of Flower's context."""
+    """Return a value of the user, or the result of the user's function of Flower's context."""
     return value(context) if callable(value) else value

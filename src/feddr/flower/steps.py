@@ -35,14 +35,14 @@ def settled(algorithm: Any, numbers: dict[str, Any]) -> Any:
     return dataclasses.replace(algorithm, **numbers) if is_open(algorithm) else algorithm
 
 
-def told(roles: Roles, client: int) -> dict[str, float]:
-    """Return the eta_i and alpha that a client is told, NaN where the method has none."""
+def own_numbers(roles: Roles, client: int) -> dict[str, float]:
+    """Return the eta_i and alpha that a client receives with its task, NaN where the method has none."""
     rules = roles.client(client)
     return {name: float(getattr(rules, name, math.nan)) for name in NAMES}
 
 
 def own(algorithm: Any, eta: float, alpha: float) -> Any:
-    """Return the rules of a client that was told its eta_i and alpha: they stand in for "auto" and for a list.
+    """Return the rules of a client with the eta_i and alpha of its task, which replace "auto" and lists.
 
     Raises
     ------

@@ -1,13 +1,11 @@
-"""The paper's experiments again, every method measured at the same point: at xbar, and apart from it personalised.
+"""The paper's experiments: every method is measured at xbar, and separately at the clients' own models.
 
 The modules::
 
     figures           which experiments there are, and what the paper says of them
     figure            a figure: rows of panels, each an experiment in TOML
-    available_data    which data sets are on this machine
     plan              which runs are missing, how long they will take, and the loop that makes them
     runs              one run, cached under a digest of its settings
-    worker            a process that makes runs
     client_models     FedAvg and FedProx with clients that store their models, for personalised metrics
     estimates         how long runs took, to predict others
     bands             several seeds as one line with a band

@@ -171,7 +171,7 @@ def _fewer(tables: Tables, fewer: int) -> Tables:
 
 
 def _first(experiment: Experiment, folder: Path, data_dir: Path | None) -> tuple[str, Tables] | None:
-    """Return the first experiment whose data are there, told where they are so that nothing is downloaded."""
+    """Return the first experiment whose data are there, with their folder in it, so that nothing is downloaded."""
     for file in experiment.files:
         raw = configs.read(folder / f"{file}.toml")
         raw.pop("tune", None)

@@ -103,12 +103,12 @@ def _table(path: Path, found: Mapping[str, Found]) -> None:
         writer.writeheader()
         for title, runs in found.items():
             for (label, seed), run in runs.items():
-                told = {"experiment": title, "line": label, "seed": seed, "status": run.status}
-                writer.writerows(told | asdict(row) for row in run.history.rows)
+                about = {"experiment": title, "line": label, "seed": seed, "status": run.status}
+                writer.writerows(about | asdict(row) for row in run.history.rows)
 
 
 def _picture(picture: "Picture", path: Path) -> None:
-    """Write a picture with few colours, which are all that it has, so that it is small enough to be kept."""
+    """Write a picture with a palette of few colours, so that the file is small."""
     from PIL import Image
 
     drawn = io.BytesIO()

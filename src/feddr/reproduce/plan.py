@@ -15,12 +15,12 @@ Found = Mapping[tuple[str, int], Finished]
 
 @dataclass(frozen=True)
 class Plan:
-    """What is to be made.
+    """The runs of some figures, and the cache in which they are stored.
 
     Parameters
     ----------
     rows
-        Of each figure, by its name. The first seed of everything comes first, so that what is cut short is even.
+        Of each figure, by its name. The first seed of every figure is run first, so that an interrupt leaves some of all.
     """
 
     rows: Mapping[str, Sequence[PanelRow]]
@@ -65,7 +65,7 @@ def make(
     notice: Callable[[RunRecord], None] = lambda _: None,
     stopping: Callable[[], bool] = lambda: False,
 ) -> list[RunRecord]:
-    """Make the missing runs, and return the records of those that came to nothing.
+    """Make the missing runs, and return the records of those that failed.
 
     Parameters
     ----------

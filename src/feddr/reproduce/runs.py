@@ -56,7 +56,7 @@ def digest(tables: Mapping[str, Any]) -> str:
 
 
 def _rule() -> list[float]:
-    """Return numbers by which the rule for automatic step sizes is known; another rule, and the runs are made anew."""
+    """Return numbers that identify the rule for automatic step sizes; with another rule the runs are made again."""
     return [fixed_work.C, fixed_work.Q, fixed_work.A, fixed_work.KEPT, fixed_work.ALPHA_ASYNCHRONOUS]
 
 
@@ -126,13 +126,13 @@ def _with_own_models(run: "RunArguments") -> "RunArguments":
 
 
 def _keep(job: RunSpec, history: History, found: RunRecord) -> None:
-    """Write the history and then, as a whole, the record, which says that the history is there."""
+    """Write the history and then, atomically, the record, which says that the history is complete."""
     folder, name = Path(job.settings["folder"]), job.settings["digest"]
     folder.mkdir(parents=True, exist_ok=True)
     # Two programs may make the same run at the same time.
     with atomic.replacing(folder / f"{name}.csv", shared=True) as path:
         history.to_csv(path)
     reason = found.reason if found.status == "diverged" else ""
-    told = {"label": job.algorithm, "status": found.status, "reason": reason, "seconds": found.seconds}
+    record = {"label": job.algorithm, "status": found.status, "reason": reason, "seconds": found.seconds}
     with atomic.replacing(folder / f"{name}.json", shared=True) as path:
-        path.write_text(json.dumps(told | {"config": dict(job.config)}, indent=1) + "\n", encoding="utf-8")
+        path.write_text(json.dumps(record | {"config": dict(job.config)}, indent=1) + "\n", encoding="utf-8")

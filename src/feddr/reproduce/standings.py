@@ -125,8 +125,8 @@ def save(folder: Path, found: Sequence[BudgetRanking]) -> str:
         writer.writerow(["figure", "set", "equal", "draws", "line", "F", "rank"])
         for one in found:
             for label, mean in one.means.items():
-                told = [one.figure, one.title, EQUAL[one.budget], one.draws, label]
-                writer.writerow([*told, f"{mean:.6g}", one.ranks.get(label, "")])
+                cells = [one.figure, one.title, EQUAL[one.budget], one.draws, label]
+                writer.writerow([*cells, f"{mean:.6g}", one.ranks.get(label, "")])
     return text
 
 

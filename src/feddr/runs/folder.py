@@ -25,7 +25,7 @@ CONFIG, CHECKPOINTS, PROGRESS = "config.toml", ".checkpoints", "progress.json"
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one method.
+    """How one method of an experiment ended.
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ class Outcome:
 
 
 class Folder:
-    """A new folder, which is gone again if nothing is saved in it.
+    """The folder of an experiment; a new one is removed again if nothing is saved in it.
 
     Parameters
     ----------
@@ -79,11 +79,11 @@ class Folder:
 
     @classmethod
     def reopen(cls, config: Config, path: Path) -> Self:
-        """Return the folder of an experiment that was cut off, with what has become of its methods so far."""
+        """Return the folder of an experiment that was interrupted, with the outcomes of its methods so far."""
         folder = cls.__new__(cls)
         folder.config, folder.path, folder._made, folder._resumed = config, path, [], True
         if not (path / CHECKPOINTS / PROGRESS).is_file():
-            raise ConfigError(f"{path} holds nothing to go on with: its run has ended, or never began.")
+            raise ConfigError(f"{path} holds nothing to resume: its run has ended, or never began.")
         untrusted.check_links(*path.iterdir())
         folder._lock = _hold(path)
         try:
@@ -96,7 +96,7 @@ class Folder:
         return folder
 
     def start(self) -> None:
-        """Hold the folder, so that nobody else works in it, and write down what is needed to go on."""
+        """Lock the folder, so that nobody else works in it, and write what is needed to resume."""
         self._lock = _hold(self.path)
         with atomic.refusing(self.path, ConfigError):
             atomic.replace(self.path / CONFIG, dumps(self.config).encode())
@@ -104,13 +104,13 @@ class Folder:
             self._note()
 
     def describe(self, data: "FederatedData") -> None:
-        """Write down the samples and labels of the clients, for reports."""
+        """Write the samples and labels of the clients, for reports."""
         with atomic.refusing(self.path, ConfigError):
             if not (self.path / stored.CLIENTS).exists():
                 stored.write_clients(self.path / stored.CLIENTS, data)
 
     def live(self, label: str) -> stored.Live:
-        """Return where the rows of a method go while it runs, for those who follow it."""
+        """Return the file for the rows of a method while it runs, for live reports."""
         return stored.Live(self.path / CHECKPOINTS / f"{label}.csv")
 
     def checkpoint(self, label: str) -> Path:
@@ -126,7 +126,7 @@ class Folder:
             shutil.rmtree(self.checkpoint(outcome.label), ignore_errors=True)
 
     def close(self) -> None:
-        """Let others have the folder; where all methods have ended well, there is nothing left to go on with."""
+        """Unlock the folder; where all methods have finished, remove what is only needed to resume."""
         self.discard_if_empty()
         if self._lock is None:
             return
@@ -154,7 +154,7 @@ class Folder:
             plots.save(plots.personal_curves(histories), folder / "personal.png")
 
     def save_comparison(self, outcomes: Sequence[Outcome]) -> None:
-        """Write what compares the methods: all histories, their last rows, and figures."""
+        """Write the comparison of the methods: all histories, their last rows, and figures."""
         from feddr import plots
 
         with _writer(self.path / "comparison.csv", ["algorithm", *COLUMNS]) as writer:
@@ -193,7 +193,7 @@ class Folder:
 
 
 def _ended(label: str, path: Path, status: str, reason: str) -> Outcome:
-    """Return what became of a method before, by its note and its history."""
+    """Return how a method ended before the resume, from its note and its history."""
     found = Outcome(label, str(status), History.from_csv(path / label / "history.csv"), reason=str(reason))
     if not found.diverged and not found.history.rows:
         raise ValueError(f"{label} ended without a row in its history")

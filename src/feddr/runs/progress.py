@@ -20,13 +20,13 @@ def say(console: Console, line: str) -> None:
 
 
 class View(Protocol):
-    """Shows how something gets on, from when it is entered until it is left."""
+    """A progress display; a context manager."""
 
     def __enter__(self) -> Self: ...
     def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None: ...
 
     def stopping(self) -> None:
-        """Show that it was asked to stop; this is called by a signal handler, in the midst of anything."""
+        """Show that the program was asked to stop; a signal handler calls this at any moment."""
 
 
 class Pace:
@@ -71,11 +71,11 @@ class PlainLines:
         """Nothing is open."""
 
     def stopping(self) -> None:
-        """Say so past the streams, which the signal may have interrupted."""
+        """Write to the descriptor: the signal may have interrupted Python's streams."""
         os.write(2, f"{self.farewell}\n".encode())
 
     def run_ended(self, done: int, size: int, words: str, every: int) -> None:
-        """Say how many runs have ended and how long the others will take, if so many have since the last line."""
+        """Print how many runs have ended and the time left, if enough have ended since the last line."""
         left = self.pace.left(size - done)
         if done >= self.due or done >= size:
             self.due = done + every

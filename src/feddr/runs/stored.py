@@ -53,7 +53,7 @@ def participation(updates: Mapping[int, int], events: "Iterable[Event]" = ()) ->
 
 
 def from_log(path: Path) -> list[Contribution]:
-    """Return the same from the log of a deployed run; a client that sent an update again has sent one."""
+    """Return the same from the log of a deployed run; an update that was sent twice counts once."""
     newest: dict[tuple[int, int], int] = {}
     for entry in jsonl.entries(path):
         with contextlib.suppress(ValueError, KeyError, TypeError):
@@ -82,7 +82,7 @@ def read_participation(path: Path) -> list[Contribution]:
 
 
 def write_clients(path: Path, data: "FederatedData") -> None:
-    """Write the samples and labels of each client, unless they are made on demand, when nobody has counted them."""
+    """Write the samples and labels of each client, unless samples are generated on demand and so not counted."""
     from feddr.datasets.summary import summarise
 
     if data.on_demand is None and {"x", "y"} <= set(data.train.samples):
@@ -91,7 +91,7 @@ def write_clients(path: Path, data: "FederatedData") -> None:
 
 
 class Live:
-    """The rows of a run that goes on, for those who follow it; history.csv takes their place when it has ended.
+    """The rows of a run that is under way, for those who follow it; history.csv replaces them at the end.
 
     A disk that refuses does not end the run: whoever follows it then misses rows.
     """
@@ -101,7 +101,7 @@ class Live:
         self._begun = False
 
     def add(self, row: Row) -> None:
-        """Append a row, after those of the same run before it was cut off."""
+        """Append a row, also to those from before a resume."""
         with contextlib.suppress(OSError):
             if not self._begun:
                 self._begin(row.round)

@@ -1,4 +1,4 @@
-"""Experiment trackers: callbacks that pass the rows of a run on to TensorBoard or MLflow."""
+"""Experiment trackers: callbacks that log the rows of a run to TensorBoard or MLflow."""
 
 import importlib.util
 import math
@@ -23,7 +23,7 @@ LONGEST = 500
 
 
 class TrackerWarning(UserWarning):
-    """A tracker has failed; the run goes on without it.
+    """A tracker has failed; the run continues without it.
 
     Examples
     --------
@@ -124,7 +124,7 @@ class MLflow:
         return self
 
     def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        """End the run, as one that failed where it did."""
+        """End MLflow's run, with the status FAILED after an exception."""
         self._client.set_terminated(self._run, "FINISHED" if error is None else "FAILED")
 
     def __call__(self, report: "Progress") -> None:
@@ -159,7 +159,7 @@ class TrackerTargets(NamedTuple):
 
     @contextmanager
     def opened(self, config: "Config", run: "RunArguments") -> "Iterator[Callable[[Progress], None]]":
-        """Give a callback for one method of an experiment; a tracker that fails is left out, with a warning."""
+        """Yield a callback for one method of an experiment; a tracker that fails is dropped with a warning."""
         asked: list[TensorBoard | MLflow] = []
         if self.tensorboard is not None:
             asked.append(TensorBoard(self.tensorboard / config.name / run.label))
@@ -168,15 +168,15 @@ class TrackerTargets(NamedTuple):
         with ExitStack() as stack:
             trackers = [stack.enter_context(_FailSafe(tracker)) for tracker in asked]
 
-            def tell(report: "Progress") -> None:
+            def notify(report: "Progress") -> None:
                 for tracker in trackers:
                     tracker(report)
 
-            yield tell
+            yield notify
 
 
 class _FailSafe:
-    """A tracker whose trouble, of whatever kind, is not the run's."""
+    """A tracker whose exceptions become warnings, so that they do not end the run."""
 
     def __init__(self, tracker: TensorBoard | MLflow) -> None:
         self.tracker, self.failed = tracker, False
@@ -199,11 +199,11 @@ class _FailSafe:
         except Exception as error:
             self.failed = True
             name = type(self.tracker).__name__
-            warnings.warn(f"{name} has failed, and the run goes on without it: {error}", TrackerWarning, stacklevel=2)
+            warnings.warn(f"{name} has failed, and the run continues without it: {error}", TrackerWarning, stacklevel=2)
 
 
 def _settings(config: "Config", run: "RunArguments") -> dict[str, str]:
-    """Return the settings of an experiment, and what one of its methods has for itself."""
+    """Return the settings of an experiment and of one of its methods."""
     from feddr.config import dumps
     from feddr.report.formatting import words
 

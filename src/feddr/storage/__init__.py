@@ -1,4 +1,4 @@
-"""Storage: files that are whole or not there, locked while a process works with them, checked before they are believed.
+"""Storage: atomic writes, locks, and checks of files before they are used.
 
 The modules::
 

@@ -1,4 +1,4 @@
-"""Atomic writes: a file is written beside its place, forced to the disk (fsync) and renamed.
+"""Atomic writes: a file is written under a temporary name, flushed to disk (fsync) and renamed.
 
 Whatever happens in between, a crash of the program or of the machine, a reader finds the old file or the new one.
 """
@@ -41,7 +41,7 @@ def write(path: Path, data: bytes) -> None:
 
 @contextlib.contextmanager
 def replacing(path: Path, shared: bool = False) -> Iterator[Path]:
-    """Give a name to write to, and put what was written there in the place of ``path`` atomically.
+    """Yield a temporary path to write to, and rename it to ``path`` atomically at the end.
 
     Parameters
     ----------
@@ -63,7 +63,7 @@ def replacing(path: Path, shared: bool = False) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def making(folder: Path) -> Iterator[None]:
-    """Make a folder, which is gone again, with those above that were made for it, where what follows fails."""
+    """Make a folder and its parents; those that are new are removed again where the body fails."""
     made = [place for place in (folder, *folder.parents) if not place.exists()]
     try:
         folder.mkdir(parents=True, exist_ok=True)

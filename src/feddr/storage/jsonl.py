@@ -20,7 +20,7 @@ def append(path: Path, entry: Mapping[str, Any]) -> None:
 
 
 def entries(path: Path) -> Iterator[dict[str, Any]]:
-    """Yield the objects of a log, one after the other, without lines that are none, such as one under way."""
+    """Yield the objects of a log, without lines that are no JSON, such as one that is half written."""
     with open(path, encoding="utf-8") as file:
         for line in file:
             with contextlib.suppress(ValueError, RecursionError):

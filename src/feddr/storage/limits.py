@@ -12,7 +12,7 @@ NAME = 150
 """Bytes of a name that becomes a folder; file systems allow 255, and some files have the name with more around it."""
 
 DATA = 2 * 2**30
-"""Bytes of a file with samples, when it is expanded; a larger one is for its owner to cut, if he trusts it."""
+"""Bytes of a file with samples, when it is expanded; a larger one must be split by its owner."""
 
 LINE = 64 * 2**20
 """Bytes of a line of text with samples."""

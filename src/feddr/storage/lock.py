@@ -50,7 +50,7 @@ class Lock:
             self._file.close()  # who held it has released it, and the file, between our two steps
 
     def release(self) -> None:
-        """Let others have the folder."""
+        """Release the lock."""
         if not self._file.closed:
             with contextlib.suppress(OSError):  # a file that stays behind is locked by nobody
                 self.path.unlink(missing_ok=True)

@@ -1,6 +1,6 @@
 """Named arrays in safetensors files: trees flattened and restored, headers, checksums, and the version before.
 
-Files are written atomically (``feddr.storage.atomic``); the checksum (SHA-256) finds what the disk itself has spoilt.
+Files are written atomically (``feddr.storage.atomic``); the checksum (SHA-256) detects damage on the disk.
 """
 
 import contextlib
@@ -50,12 +50,12 @@ def dumps(arrays: Mapping[str, Any], metadata: dict[str, str] | None = None) -> 
 
 
 def loads(data: bytes, source: object = "This file") -> Arrays:
-    """Return the arrays of a safetensors file, whose header is not believed: tensors must lie within its bytes.
+    """Return the arrays of a safetensors file, whose header is not trusted: tensors must lie within its bytes.
 
     Raises
     ------
     DamagedError
-        Where it is no safetensors file, or not a whole one.
+        Where it is no safetensors file, or a truncated one.
     """
     from safetensors import SafetensorError
     from safetensors.numpy import load
@@ -63,7 +63,7 @@ def loads(data: bytes, source: object = "This file") -> Arrays:
     try:
         found: Arrays = load(data)
     except (SafetensorError, ValueError, KeyError, TypeError, MemoryError) as error:
-        raise DamagedError(f"{source} is not a whole file of feddr: {type(error).__name__}.") from None
+        raise DamagedError(f"{source} is damaged or not a file of feddr: {type(error).__name__}.") from None
     return found
 
 
@@ -74,14 +74,14 @@ def pack(header: Mapping[str, Any], arrays: Arrays) -> bytes:
 
 
 def unpack(data: bytes, source: object = "This file") -> Snapshot:
-    """Return what ``pack`` was given; DamagedError where a bit has changed or the end is missing."""
+    """Return the header and the arrays of ``pack``; DamagedError where a bit has changed or the end is missing."""
     arrays = loads(data, source)
     try:
         length = int.from_bytes(data[:8], "little")
         metadata = json.loads(data[8 : 8 + length])["__metadata__"]
         text, expected = metadata["feddr"], metadata["sha256"]
     except (ValueError, KeyError, TypeError) as error:
-        raise DamagedError(f"{source} is not a whole file of feddr: {type(error).__name__}.") from None
+        raise DamagedError(f"{source} is damaged or not a file of feddr: {type(error).__name__}.") from None
     if _checksum(text, arrays) != expected:
         raise DamagedError(f"{source} has changed since it was written: its checksum is another one.")
     return Snapshot(json.loads(text), arrays)
@@ -141,21 +141,21 @@ class Generations:
         return sorted((int(name) for name in names if name.isdecimal()), reverse=True)
 
     def save(self, number: int, header: Mapping[str, Any], arrays: Arrays) -> None:
-        """Write a record, and forget all but this one and the one below it."""
+        """Write a record, and remove all but this one and the one before it."""
         atomic.write(self.path(number), pack(header, arrays))
         kept = {number, max((other for other in self.numbers() if other < number), default=number)}
         for other in self.numbers():
             if other not in kept:
                 self.path(other).unlink(missing_ok=True)
 
-    def whole(self) -> Iterator[tuple[int, Snapshot]]:
-        """Yield the records that are whole, the newest first."""
+    def undamaged(self) -> Iterator[tuple[int, Snapshot]]:
+        """Yield the records that can be read, the newest first."""
         for number in self.numbers():
             with contextlib.suppress(DamagedError):
                 yield number, read(self.path(number))
 
     def path(self, number: int) -> Path:
-        """Return the place of a record."""
+        """Return the path of a record."""
         return self.folder / f"{number}{SUFFIX}"
 
 

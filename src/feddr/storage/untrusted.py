@@ -26,7 +26,7 @@ def json(path: Path, most: int = limits.RECORD) -> Any:
 
 
 def check_links(*places: Path) -> None:
-    """Refuse files and folders that lead elsewhere, so that nothing is overwritten there."""
+    """Refuse symbolic links, so that nothing outside of the folder is overwritten."""
     for place in places:
         found = [Path(here, name) for here, folders, files in os.walk(place) for name in (*folders, *files)]
         for path in (place, *found):

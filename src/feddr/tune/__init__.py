@@ -13,7 +13,6 @@ Any key of a config may vary, as for ``--set``. The modules::
     worker     the worker process
     store      the folder of a search: append-only records, a lock, resume
     ranking    settings of each algorithm by mean metric over the seeds
-    verdict    how a search ended, in words and as an exit code
     output     CSV tables, the best settings as a config, figures
     view       progress on the terminal
 """

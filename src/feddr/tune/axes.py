@@ -32,7 +32,7 @@ class Choice:
 
     @property
     def spec(self) -> Any:
-        """What ``axis`` makes the same of."""
+        """The list or text from which ``axis`` makes an equal axis."""
         return list(self.values)
 
 
@@ -73,7 +73,7 @@ class Range:
 
     @property
     def spec(self) -> Any:
-        """What ``axis`` makes the same of."""
+        """The list or text from which ``axis`` makes an equal axis."""
         return f"{self.scale}:{self.low}:{self.high}"
 
     def _at(self, t: float) -> float:
@@ -88,7 +88,7 @@ Axis = Choice | Range
 
 
 def axis(key: str, given: Any, random: bool) -> Axis:
-    """Return what a key may be, from a list of values or from text.
+    """Return the axis of a key, from a list of values or from text.
 
     Parameters
     ----------

@@ -72,7 +72,7 @@ def _run(ray: Any, jobs: Iterator[RunSpec], workers: int) -> Iterator[RunRecord]
                 under_way[task.remote(job.dumps())] = job
             if not under_way:
                 return
-            # Not for ever at a time, so that Ctrl-C is heard.
+            # With a timeout, so that Ctrl-C is noticed.
             ready, _ = ray.wait(list(under_way), num_returns=1, timeout=0.5)
             for reference in ready:
                 job = under_way.pop(reference)

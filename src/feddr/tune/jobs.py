@@ -71,7 +71,7 @@ class RunSpec:
 
     @property
     def key(self) -> tuple[str, int, int]:
-        """What sets it apart from the others of a search."""
+        """What identifies it in a search."""
         return self.algorithm, self.number, self.seed
 
     def dumps(self) -> str:
@@ -86,7 +86,7 @@ class RunSpec:
 
 @dataclass(frozen=True)
 class RunRecord:
-    """What came of a job.
+    """The result of a job.
 
     Parameters
     ----------
@@ -167,7 +167,7 @@ def record(job: RunSpec, status: Status, **more: Any) -> RunRecord:
 
 
 def execute(job: RunSpec) -> RunRecord:
-    """Run a job on one thread and return what came of it, also where that is nothing good.
+    """Run a job on one thread and return its record, also where the run fails.
 
     Only what ends the program, such as Ctrl-C, is raised.
 
@@ -181,7 +181,7 @@ def execute(job: RunSpec) -> RunRecord:
 
 
 class Attempt(NamedTuple):
-    """What came of a job, and the rows of its history, as far as it came."""
+    """The record of a job, and the rows of its history so far."""
 
     record: RunRecord
     rows: "list[Row]"
@@ -213,7 +213,7 @@ def attempt(job: RunSpec, adapt: "Callable[[RunArguments], RunArguments] | None"
 
     try:
         with warnings.catch_warnings(record=True) as caught:
-            # Numbers that overflow, and runs that diverge, are found at the end and told in the record.
+            # Overflows and divergence are detected at the end, and are in the record.
             warnings.simplefilter("ignore")
             warnings.simplefilter("always", ClockWarning)
             config = parse({key: value for key, value in job.config.items() if key != "tune"})

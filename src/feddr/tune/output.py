@@ -17,7 +17,7 @@ METRICS = ("F", "train_loss", "train_accuracy", "test_accuracy", "gradient_mappi
 
 
 def save(folder: Path, search: Search, ranking: Ranking) -> list[Path]:
-    """Write everything that the records tell, anew each time, and return the configs of the best settings."""
+    """Write all files of a search, replacing older ones, and return the configs of the best settings."""
     from feddr import plots
     from feddr.plots import tune
 
@@ -36,10 +36,10 @@ def save_runs(path: Path, search: Search, ranking: Ranking) -> None:
     for standings in ranking.values():
         for record in (record for one in sorted(standings, key=lambda one: one.number) for record in one.records):
             about = {"algorithm": record.algorithm, "trial": record.number, "seed": record.seed}
-            told = {"status": record.status, "value": record.value, "round": record.round}
+            outcome = {"status": record.status, "value": record.value, "round": record.round}
             spent = {name: getattr(record, name) for name in SPENT}
             measured = {name: record.row.get(name) for name in METRICS}
-            rows.append({**about, **_cells(record.settings), **told, **measured, **spent, "reason": record.brief})
+            rows.append({**about, **_cells(record.settings), **outcome, **measured, **spent, "reason": record.brief})
     names = ["algorithm", "trial", "seed", *keys, "status", "value", "round", *METRICS, *SPENT, "reason"]
     _write(path, names, rows)
 

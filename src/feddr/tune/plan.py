@@ -34,7 +34,7 @@ OPTIONS: Mapping[str, Any] = {
 
 @dataclass(frozen=True)
 class Search:
-    """What is searched, for what, and at what price.
+    """A search: its space, its metric and its seeds.
 
     Parameters
     ----------
@@ -66,7 +66,7 @@ class Search:
     at: At
 
     def jobs(self) -> Iterator[RunSpec]:
-        """Return all jobs, the algorithms and seeds in turn, so that a search that is cut short is even."""
+        """Return all jobs, the algorithms and seeds in turn, so that an interrupted search is fair."""
         for number in sorted({number for tried in self.settings.values() for number in tried}):
             for label, tried in self.settings.items():
                 for seed in self.seeds if number in tried else ():
@@ -88,7 +88,7 @@ class Search:
         return sum(map(len, self.settings.values())) * len(self.seeds)
 
     def spec(self) -> dict[str, Any]:
-        """Return what must be the same for a search to go on; more trials or seeds may be asked for."""
+        """Return what must be the same for a search to be resumed; more trials or seeds may be asked for."""
         return {"config": dict(self.raw), **self.space.spec(), "metric": self.metric, "at": self.at}
 
 
@@ -253,7 +253,7 @@ def _check_equal(space: Space, tried: Mapping[str, Mapping[int, Settings]]) -> N
 
 
 def _check_keys(search: Search) -> None:
-    """Refuse a key that no setting of an algorithm can be right with; a single wrong value is that trial's matter."""
+    """Refuse a key with which every setting is refused; a single wrong value is recorded with its trial."""
     for label, tried in search.settings.items():
         errors = []
         for settings in tried.values():

@@ -38,7 +38,7 @@ def serial(jobs: Iterator[RunSpec]) -> Iterator[RunRecord]:
 
 @dataclass(frozen=True)
 class Processes:
-    """Run jobs in processes that are started afresh, since JAX does not survive a fork.
+    """Run jobs in new processes (spawn), since JAX does not survive a fork.
 
     A process that is killed loses its own job, which is begun once more in a new process.
 
@@ -79,7 +79,7 @@ class Processes:
 
 
 class _Worker:
-    """A process, and the thread that talks to it."""
+    """A worker process, and the thread that sends it jobs."""
 
     def __init__(self, command: tuple[str, ...], done: "queue.SimpleQueue[tuple[_Worker, RunRecord]]") -> None:
         self.command, self.done = command, done
@@ -91,7 +91,7 @@ class _Worker:
         self.thread.start()
 
     def end(self) -> None:
-        """Stop the process, also in the midst of a job."""
+        """Stop the process, also during a job."""
         self.ended = True
         self.todo.put(None)
         if self.process is not None:
@@ -162,7 +162,7 @@ def _ask(process: "subprocess.Popen[str]", job: RunSpec) -> RunRecord | None:
 def _close(process: "subprocess.Popen[str]") -> int:
     for stream in (process.stdin, process.stdout):
         if stream is not None:
-            with contextlib.suppress(BrokenPipeError):  # what it was to be told is of no use to it now
+            with contextlib.suppress(BrokenPipeError):  # it has ended, and needs no more input
                 stream.close()
     return process.wait()
 

@@ -49,7 +49,7 @@ class RankedSetting:
 
     @property
     def trouble(self) -> str:
-        """How runs ended that came to nothing, as in "2 diverged"."""
+        """How failed runs ended, as in "2 diverged"."""
         counts = Counter(record.status for record in self.records if record.value is None)
         return ", ".join(f"{count} {status}" for status, count in counts.items())
 

@@ -64,7 +64,7 @@ def tune(
     experiment
         The tables of a config, as ``feddr.config.read`` returns them.
     folder
-        Where records are kept. A search that is there already goes on.
+        Where records are kept. A search that is there already is resumed.
     executor
         Who does the runs: one process for each core by default, or ``feddr.tune.serial``.
     options

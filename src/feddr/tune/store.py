@@ -19,7 +19,7 @@ from feddr.tune.plan import Search
 SEARCH, RUNS = "search.json", "runs.jsonl"
 
 AGAIN = ("failed",)
-"""Runs that ended like this are tried again when a search goes on: it was not their fault."""
+"""Runs that ended like this are tried again when a search is resumed: the cause was not in their settings."""
 
 
 class Store:
@@ -67,20 +67,20 @@ class Store:
         os.close(self._file)
 
     def done(self, key: tuple[str, int, int]) -> bool:
-        """Return whether a run needs no other try."""
+        """Return whether a run has ended and need not be tried again."""
         return key in self.records and self.records[key].status not in AGAIN
 
     def add(self, record: RunRecord) -> None:
         """Keep a record."""
         line = record.dumps().encode() + b"\n"
-        # One call: a line is there as a whole, unless the machine stops in its midst.
+        # One call: a line is complete unless the machine stops while it is written.
         if os.write(self._file, line) < len(line):
-            raise OSError(f"{self.folder / RUNS}: the disk is full; make room and go on with the search.")
+            raise OSError(f"{self.folder / RUNS}: the disk is full; make room and resume the search.")
         os.fsync(self._file)
         self.records[record.key] = record
 
     def discard(self) -> None:
-        """Remove the files of a search that has found nothing."""
+        """Remove the files of a search without a record."""
         (self.folder / RUNS).unlink()
         (self.folder / SEARCH).unlink()
 
@@ -91,7 +91,7 @@ class Store:
             text = file.read()
         whole = text.rfind(b"\n") + 1
         if whole < len(text):
-            os.ftruncate(self._file, whole)  # the machine stopped in the midst of the last line
+            os.ftruncate(self._file, whole)  # the machine stopped while the last line was written
         for number, line in enumerate(text[:whole].splitlines(), start=1):
             try:
                 yield RunRecord.loads(line.decode())
@@ -110,7 +110,7 @@ def _search(path: Path) -> dict[str, Any]:
 
 
 def _check_same(folder: Path, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
-    """Refuse to go on with another search, and say what differs."""
+    """Refuse to resume another search, and say what differs."""
     old, new = dict(_flat(before)), dict(_flat(now))
     differing = [key for key in [*old, *(key for key in new if key not in old)] if old.get(key) != new.get(key)]
     if differing:

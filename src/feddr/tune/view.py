@@ -23,14 +23,14 @@ TOP = 3
 
 
 def announce(search: Search, done: int, workers: str) -> list[str]:
-    """Return lines that say what is searched, for what, and at what price."""
+    """Return lines with the search space, the metric and the cost of a search."""
     varying = {label: len(tried) for label, tried in search.settings.items() if search.space.axes[label]}
     most, random = max(varying.values()), search.space.random
     full = [label for label, size in varying.items() if size == most or not random]
-    told = f"{most} trials for {'each of ' if len(full) > 1 else ''}{', '.join(full)}"
+    trials = f"{most} trials for {'each of ' if len(full) > 1 else ''}{', '.join(full)}"
     if not random and len(set(varying.values())) > 1:
-        told = "UNEQUAL: " + ", ".join(f"{size} trials for {label}" for label, size in varying.items())
-    lines = [f"Search: {'random draws' if random else 'a grid'}, {told}."]
+        trials = "UNEQUAL: " + ", ".join(f"{size} trials for {label}" for label, size in varying.items())
+    lines = [f"Search: {'random draws' if random else 'a grid'}, {trials}."]
     lines += [f"{label}: {varying[label]} trials, all that there are." for label in varying if label not in full]
     fixed = [label for label in search.settings if label not in varying]
     if fixed:
@@ -47,7 +47,7 @@ def announce(search: Search, done: int, workers: str) -> list[str]:
 
 
 def budget(search: Search) -> str:
-    """Return what a run may take."""
+    """Return the rounds or updates of a run, in words."""
     keys = {key for axes in search.space.axes.values() for key in axes}
     count = {"rounds": search.config.rounds, "updates": search.config.updates}
     return " or ".join(
@@ -98,7 +98,7 @@ class SearchLines(PlainLines):
     def update(self, record: RunRecord) -> None:
         """Print a line, if it is time."""
         done, size = _done(self.search, self.store), self.search.size
-        last = f"{record.algorithm} {words(record.settings)}, seed {record.seed}: {_told(self.search, record)}"
+        last = f"{record.algorithm} {words(record.settings)}, seed {record.seed}: {_result(self.search, record)}"
         self.run_ended(done, size, last, every=max(1, size // 10))
 
 
@@ -141,10 +141,10 @@ class SearchBars(LiveBars):
         for label, task in self.tasks.items():
             count = sum(key[0] == label for key in self.store.records if _belongs(self.search, key))
             found = winners.get(label)
-            told: dict[str, Any] = {
+            fields: dict[str, Any] = {
                 "words": f"{self.search.metric} {_number(found.mean)} at {found.words}" if found else ""
             }
-            self.progress.update(task, completed=count, **told)
+            self.progress.update(task, completed=count, **fields)
 
 
 def _done(search: Search, store: Store) -> int:
@@ -152,7 +152,7 @@ def _done(search: Search, store: Store) -> int:
 
 
 def _belongs(search: Search, key: tuple[str, int, int]) -> bool:
-    """Return whether a run of the store is one of this search, which may be for fewer seeds or trials than once."""
+    """Return whether a run of the store belongs to this search: an earlier one may have had more seeds or trials."""
     label, number, seed = key
     return number in search.settings.get(label, {}) and seed in search.seeds
 
@@ -169,7 +169,7 @@ def _values(spec: Any) -> str:
     return "{" + ", ".join(shown if len(shown) <= 6 else [*shown[:3], f"... {len(shown)} values ...", shown[-1]]) + "}"
 
 
-def _told(search: Search, record: RunRecord) -> str:
+def _result(search: Search, record: RunRecord) -> str:
     if record.value is not None:
         return f"{search.metric} {_number(record.value)}"
     return f"{record.status}{'' if record.round is None else f' in round {record.round}'}"

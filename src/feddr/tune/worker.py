@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def main(*module: str) -> None:
-    """Answer until there is nobody to answer to."""
+    """Run jobs until the standard input is closed."""
     # The standard output is for answers; what anything else prints goes where errors go.
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
@@ -29,7 +29,7 @@ def main(*module: str) -> None:
 
 
 def answer(line: str, module: str = "feddr.tune.jobs") -> str:
-    """Run a job, from a line to a line."""
+    """Run the job of a line of JSON, and return its record as a line."""
     from feddr.tune.jobs import RunSpec
 
     execute: Callable[[RunSpec], RunRecord] = importlib.import_module(module).execute

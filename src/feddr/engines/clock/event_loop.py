@@ -27,7 +27,7 @@ from feddr.tree import Tree
 
 
 class ClockWarning(UserWarning):
-    """Something about a run that its user should know."""
+    """A warning about an asynchronous run."""
 
 
 class StalenessWarning(ClockWarning):
@@ -124,7 +124,7 @@ class EventLoop:
         return max(max(was, self.version - last) for was, last in zip(self.absences, self.heard, strict=True))
 
     def close(self) -> None:
-        """Let go of the checkpoints, which refer to this loop."""
+        """Drop the reference to the checkpoints, which refer to this loop."""
         self.checkpoints = None
 
     def _begin(self) -> None:
@@ -203,7 +203,7 @@ class EventLoop:
         self.schedule.resume(rounds.time, rounds.numbers, rounds.free)
 
     def _stall(self) -> bool:
-        """End a run in which nothing will happen any more; what has arrived still counts."""
+        """End a run that has no more events; uploads that have arrived still count."""
         if self.buffer:
             self._aggregate()
         warnings.warn(
@@ -249,11 +249,11 @@ class EventLoop:
         return arrays
 
     def load_state_dict(self, arrays: encoding.Arrays) -> None:
-        """Become what ``state_dict`` was called on."""
+        """Load what ``state_dict`` returned."""
         self.schedule.load_state_dict(encoding.strip_prefix("schedule", arrays))
         self.version, self.tau = arrays["counts"].tolist()
         self.since, self.heard, self.absences = (arrays[name].tolist() for name in ("since", "heard", "absences"))
-        message, upload = self.run.message(), round_clock.made_up_upload(self.run)
+        message, upload = self.run.message(), round_clock.placeholder_upload(self.run)
         versions = arrays["versions"].tolist()
         messages = {version: encoding.unflatten(f"message.{version}", message, arrays) for version in versions}
         for job in self.schedule.jobs.values():

@@ -21,7 +21,7 @@ class Event(NamedTuple):
         moment in which the server, as client -1, has made the version ``read``.
     read
         The version of xbar that the job began with; -1 between jobs. In a start-up round it is 0: clients read x^0,
-        and what they send makes version 0 anew.
+        and what they send makes version 0 again.
     arrived
         The server's version when the upload arrived, at the end of its last interval; -1 elsewhere. The staleness of
         the update is ``arrived - read``.
@@ -122,7 +122,7 @@ class EventRecorder:
         if not self.full:
             self.events.append(Event(SERVER, "server", time, time, version))
 
-    def cut(self, end: float) -> None:
-        """Cut what was to go on after the end of the run."""
+    def truncate(self, end: float) -> None:
+        """Truncate events at the end of the run."""
         kept = (event for event in self.events if event.start < end or event.client == SERVER)
         self.events = [event._replace(end=min(event.end, end)) for event in kept]

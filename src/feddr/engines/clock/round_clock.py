@@ -20,8 +20,8 @@ WORK = ("receiving", "computing", "sending")
 """The kinds of events that are work, unless it is lost."""
 
 
-def made_up_upload(run: Run) -> Tree:
-    """Return an upload as clients send them, in shape and type; the rules are pure, so one call can be made up."""
+def placeholder_upload(run: Run) -> Tree:
+    """Return an upload as clients send them, in shape and type; the rules are pure, so the call changes nothing."""
     message = run.message()
     rules = run.roles.client(0)
     c = rules.client(run.x0, message)
@@ -34,7 +34,7 @@ def made_up_upload(run: Run) -> Tree:
 
 def jobs(run: Run) -> Callable[[int, int], Job]:
     """Return the function from (client, number of its job) to the job."""
-    message, upload = run.message(), made_up_upload(run)
+    message, upload = run.message(), placeholder_upload(run)
     down, up = wire_bytes(message, run.dtype), wire_bytes(upload, run.dtype)
     seed, steps = run.options.seed, [run.local.num_steps(int(size)) for size in run.problem.data.sizes]
 
@@ -111,14 +111,14 @@ class RoundClock:
         ]
 
     def undo(self) -> None:
-        """Go back to before the last round, which came to nothing."""
+        """Undo the last round, which failed."""
         self.time, numbers, free, events = self._before
         _put_back(self.numbers, numbers)
         _put_back(self.free, free)
         del self.record.events[events:]
 
     def columns(self) -> dict[str, float]:
-        """Return what a row of the history has of the clock."""
+        """Return the columns of a history's row that belong to the clock."""
         return {"time": self.time}
 
     def close(self) -> list[events.Event]:
@@ -127,7 +127,7 @@ class RoundClock:
             if not self.record.full:
                 timing = self.delays.apply(self.describe(i, self.numbers[i]), Timing())
                 self.record.gap(i, free, self.time, timing.online)
-        self.record.cut(self.time)
+        self.record.truncate(self.time)
         return self.record.events
 
     def state_dict(self) -> encoding.Arrays:
@@ -140,7 +140,7 @@ class RoundClock:
         }
 
     def load_state_dict(self, arrays: encoding.Arrays) -> None:
-        """Become what ``state_dict`` was called on."""
+        """Load what ``state_dict`` returned."""
         self.record.events = encoding.events(encoding.strip_prefix("events", arrays))
         self.numbers = encoding.mapping(encoding.strip_prefix("numbers", arrays))
         self.free = encoding.mapping(encoding.strip_prefix("free", arrays))

@@ -18,7 +18,7 @@ _CHOICE, _TIE = 0, 7  # no tags of ``feddr.delays``
 
 @dataclass(slots=True)
 class Running:
-    """A job in flight: the version of xbar that it read, and for who computes it the message and the update."""
+    """A job in flight: the version of xbar that it read, its message and its update."""
 
     client: int
     number: int
@@ -68,7 +68,7 @@ class Schedule:
         self.draws = 0
 
     def resume(self, time: float, numbers: Mapping[int, int], free: Mapping[int, float]) -> None:
-        """Go on from a time at which clients have had so many jobs and are free from then on."""
+        """Continue from a time at which all clients are idle and have had these numbers of jobs."""
         self.time = time
         for client, number in numbers.items():
             self.numbers[client] = number
@@ -83,7 +83,7 @@ class Schedule:
         return self.jobs.get(self.heap[0][-1])
 
     def turn(self, time: float, client: int) -> tuple[float, float, int]:
-        """Return where what the client does at this time stands in the order of all that happens."""
+        """Return the position of a client's action among the events of one moment."""
         return time, uniform((_TIE, self.seed), client, self.numbers[client]), client
 
     def step(self) -> Running | None:
@@ -149,7 +149,7 @@ class Schedule:
             if client not in self.jobs and free < self.time and not self.record.full:
                 timing = self.delays.apply(self.describe(client, self.numbers[client]), Timing())
                 self.record.gap(client, free, self.time, timing.online)
-        self.record.cut(self.time)
+        self.record.truncate(self.time)
 
     def state_dict(self) -> encoding.Arrays:
         """Return everything that later events depend on, but for what jobs compute."""
@@ -168,7 +168,7 @@ class Schedule:
         }
 
     def load_state_dict(self, arrays: encoding.Arrays) -> None:
-        """Become what ``state_dict`` was called on; jobs have neither message nor update."""
+        """Load what ``state_dict`` returned; jobs have neither message nor update."""
         self.record.events = encoding.events(encoding.strip_prefix("events", arrays))
         self.time = arrays["time"].item()
         self.room, self.draws = arrays["counts"].tolist()

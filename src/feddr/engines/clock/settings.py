@@ -52,7 +52,7 @@ class Clock:
 
     @classmethod
     def of(cls, given: "Clock | None") -> "Clock | None":
-        """Return the clock that an engine was given, and refuse what is none."""
+        """Return the argument ``clock`` of an engine; ValueError where it is no Clock."""
         if given is None or isinstance(given, cls):
             return given
         raise ValueError(f"clock must be a feddr.Clock, got {given!r}; such as Clock(delays.Fixed(1.0)).")

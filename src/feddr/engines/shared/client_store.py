@@ -100,7 +100,7 @@ class ClientStore(MutableMapping[int, Any]):
         self._plain = [type(leaf) in (int, float) for leaf in leaves]  # which combine with arrays in their own way
 
     def _check(self, client: int, leaves: list[Any]) -> None:
-        """Refuse a state that would be cut, or spread, to fit the place of the first one."""
+        """Refuse a state whose shape or type differs from that of the first one."""
         for leaf, name in zip(map(np.asarray, leaves), self._record.names or (), strict=True):
             place = self._record[name]
             if leaf.shape != place.shape or not np.can_cast(leaf.dtype, place.base):

@@ -121,7 +121,7 @@ class CompiledClients:
         return self.begin(tasks)()
 
     def begin(self, tasks: Sequence[SubproblemTask]) -> Callable[[], list[Solution]]:
-        """Begin to solve the subproblems of clients that share a call, and return what waits for the solutions."""
+        """Begin to solve the subproblems of clients that share a call, and return what waits for them."""
         if not self.policy.shares(self._load(tasks[0].client)):
             each = [self.call(self.arguments(task)) for task in tasks]
             return lambda: [tree.map(np.asarray, solution) for solution in each]
@@ -131,7 +131,7 @@ class CompiledClients:
         return lambda: _apart(together, len(tasks))
 
     def call(self, arguments: Arguments) -> Solution:
-        """Begin to solve the subproblem of one client, and return where the solution will be."""
+        """Begin to solve the subproblem of one client, and return arrays that will hold the solution."""
         with precision.scope(self.dtype):
             solution, _ = self._one(*arguments)
         return solution
@@ -215,13 +215,13 @@ def _aligned(shape: tuple[int, ...]) -> NDArray[np.int32]:
 
 
 def _stack(trees: list[Tree], places: int) -> Any:
-    """Return a tree whose leaves hold those of the trees, one after the other, and the last one in places left over."""
+    """Return the trees stacked along a new first axis, padded with the last one."""
     filled = [*trees, *trees[-1:] * (places - len(trees))]
     return tree.map(lambda *leaves: np.array(leaves), *filled)  # np.stack would be slower
 
 
 def _apart(together: Solution, count: int) -> list[Solution]:
-    """Return the first of several solutions whose arrays hold one after the other."""
+    """Return the first solutions of a batch, each with its own entry of every array."""
     leaves, structure = jax.tree.flatten(together)
     # Copies, so that a client's state does not keep those of all others alive.
     columns = [[entry.copy() for entry in np.asarray(leaf)[:count]] for leaf in leaves]

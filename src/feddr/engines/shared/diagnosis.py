@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from feddr.engines.shared.run import Run
 
 TOO_LARGE = 1e3
-"""F beyond so many times max(1, |its first value|) is told."""
+"""A run is warned when F exceeds this multiple of max(1, |its first value|)."""
 
 CLIENTS = 1000
 """Clients, at most, whose losses are computed to find the one that is not finite."""

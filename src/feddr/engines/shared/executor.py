@@ -28,7 +28,7 @@ class ClientTask(NamedTuple):
 
 
 class ClientUpdate(NamedTuple):
-    """What came of a task: the client's next state, its upload, and how its subproblem was solved."""
+    """The result of a task: the client's next state, its upload, and how its subproblem was solved."""
 
     client: Any
     upload: Tree
@@ -96,12 +96,12 @@ class ClientExecutor:
         return c, SubproblemTask(i, rules.subproblem(c, message), batches, k, self.probabilities[i])
 
     def _ahead(self, active: Container[int], upcoming: Callable[[], Iterable[int]]) -> Iterator[Callable[[], None]]:
-        """Yield what draws the batches of the next round, before which the active clients make one update more."""
+        """Yield functions that draw the batches of the next round."""
         updates = self.state.updates
         yield from self.prefetcher.ahead((i, updates.get(i, 0) + (i in active)) for i in upcoming())
 
     def _begin(self, tasks: Sequence[ClientTask]) -> Callable[[], dict[int, ClientUpdate]]:
-        """Begin the tasks of clients that share a call, and return what waits for them."""
+        """Begin the tasks of clients that share a call, and return a function that waits for them."""
         with _quiet():
             before, solving = zip(*map(self.prepare, tasks), strict=True)
             solutions = self.clients.begin(solving)

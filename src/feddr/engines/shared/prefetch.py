@@ -30,7 +30,7 @@ class BatchPrefetcher:
         return self._ready.pop((client, update), None) or self._draw((client, update))
 
     def ahead(self, upcoming: Iterable[Key]) -> Iterator[Callable[[], None]]:
-        """Yield what draws the batches of some updates, those of large clients first, and forget those of others.
+        """Yield functions that draw the batches of these updates, large clients first; batches of others are dropped.
 
         They come with steps left over, as a call for one client wants them.
         """

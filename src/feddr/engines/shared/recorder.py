@@ -42,7 +42,7 @@ class Recorder:
         )
 
     def add(self, row: Row, state: RunState) -> None:
-        """Add a row; the largest error of a prox is counted from here on."""
+        """Add a row, and reset the largest error of a prox."""
         state.prox_error = math.nan
         self.history.rows.append(row)
 
@@ -54,6 +54,6 @@ class Recorder:
         }
 
     def load_state_dict(self, arrays: encoding.Arrays) -> None:
-        """Become what ``state_dict`` was called on."""
+        """Load what ``state_dict`` returned."""
         self.history.rows[:] = encoding.rows(encoding.strip_prefix("history", arrays))
         self.begin = time.perf_counter() - arrays["seconds"].item()

@@ -35,7 +35,7 @@ class Run:
     Parameters
     ----------
     options
-        What every engine may be asked. ``options.sampling`` tells solvers how likely a client is to take part.
+        What every engine may be asked. ``options.sampling`` has the probabilities that solvers need.
     pool
         The threads that compute clients.
     """
@@ -104,7 +104,7 @@ class Run:
         return {task.client for task, _ in skipped}
 
     def check_upload(self, task: ClientTask, update: ClientUpdate, last_good_round: int) -> bool:
-        """Return whether an upload is finite; where it is not, the run may have been asked to stop.
+        """Return whether an upload is finite; DivergedError where it is not and ``on_bad_client`` is "stop".
 
         ``last_good_round`` is the round whose state is still there.
         """
@@ -120,7 +120,7 @@ class Run:
         return WeightedUpload(weight, share, i not in self.state.updates, update.upload, factor)
 
     def commit(self, i: int, update: ClientUpdate, k: int) -> None:
-        """Keep the new state of client i in round k; warn of the first prox that is not as accurate as it should be."""
+        """Store the new state of client i in round k; warn once of a prox that misses its stopping rule."""
         state = self.state
         if self.accurate and inaccurate(update.solution):
             self.accurate = False
@@ -135,7 +135,7 @@ class Run:
         self._count_up(update)
 
     def skip(self, task: ClientTask, update: ClientUpdate) -> None:
-        """Leave out what a client has sent: its state, and what the server counts for it, stay as they were."""
+        """Skip an upload: the client's state, and what the server counts for it, stay as they were."""
         self.state.skipped += 1
         self.state.skipped_in_a_row += 1
         self._count_up(update)
@@ -184,10 +184,10 @@ class Run:
         return self.state.state_dict() | self.recorder.state_dict()
 
     def load_state_dict(self, arrays: encoding.Arrays) -> None:
-        """Become what ``state_dict`` was called on."""
+        """Load what ``state_dict`` returned."""
         self.state.load_state_dict(arrays)
         self.recorder.load_state_dict(arrays)
 
     def load_clients(self, segments: Iterable[encoding.Arrays]) -> None:
-        """Give the clients back their states."""
+        """Load the clients' states."""
         encoding.fill(self.state.clients, self.algorithm.client(self.x0, self.message()), segments)

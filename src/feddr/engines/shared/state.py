@@ -13,7 +13,7 @@ from feddr.local import Estimate
 
 @dataclass
 class RunState:
-    """Everything that changes while a run goes on.
+    """Everything that changes during a run.
 
     Parameters
     ----------
@@ -43,7 +43,7 @@ class RunState:
     met: dict[int, Estimate] = field(default_factory=dict)
 
     def meet(self, client: int, found: Estimate | None) -> None:
-        """Take in the curvature that the solver of a client met in an update."""
+        """Record the curvature that the solver of a client met in an update."""
         if found is not None:
             before = self.met.get(client, found)
             self.met[client] = Estimate(min(before.lower, float(found.lower)), max(before.upper, float(found.upper)))
@@ -60,7 +60,7 @@ class RunState:
         }
 
     def load_state_dict(self, arrays: encoding.Arrays) -> None:
-        """Become what ``state_dict`` was called on, but for the clients' states."""
+        """Load what ``state_dict`` returned, but for the clients' states."""
         self.server = encoding.unflatten("server", self.server, arrays)
         self.updates.update(encoding.mapping(encoding.strip_prefix("updates", arrays)))
         met = encoding.strip_prefix("met", arrays)  # not there in checkpoints of version 0.1
