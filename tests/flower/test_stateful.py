@@ -1,4 +1,4 @@
-"""Hundreds of random histories of losses, repeats, delays, crashes and restarts; see ``machine`` for what must hold."""
+"""Hundreds of random histories of faults; ``state_machine`` has the faults, and what must hold after each of them."""
 
 from typing import Any
 
@@ -12,7 +12,8 @@ from feddr.algorithms import Algorithm, Roles
 from feddr.engines.shared.aggregation import WeightedUpload, weighted_sum
 from feddr.engines.shared.randomness import client_rng, sampling_rng
 from feddr.flower import rounds
-from tests.flower.state_machine import CLIENTS, SEED, WEIGHTS, Machine, problem, solve
+from tests.flower.quadratic_clients import CLIENTS, WEIGHTS, quadratic_problem, solve
+from tests.flower.state_machine import SEED, FaultyDeployment
 
 pytestmark = pytest.mark.slow
 
@@ -20,7 +21,8 @@ pytestmark = pytest.mark.slow
 def undisturbed(algorithm: Algorithm, sampling: feddr.sampling.Sampling, rounds: int) -> Any:
     """Return xbar of the rules in a plain loop."""
     roles = Roles(algorithm, np.array(WEIGHTS))
-    x0, server = problem().init, algorithm.server(problem().init)
+    x0 = quadratic_problem().init
+    server = algorithm.server(x0)
     clients: dict[int, Any] = {}
     updates = dict.fromkeys(range(CLIENTS), 0)
     for k in range(1, rounds + 1):
@@ -37,7 +39,7 @@ def undisturbed(algorithm: Algorithm, sampling: feddr.sampling.Sampling, rounds:
     return server.xbar
 
 
-class Rounds(Machine):
+class Rounds(FaultyDeployment):
     """Two of three clients a round; whatever happened on the way, the run ends as if nothing had."""
 
     method = feddr.FedDR(eta=[0.8, 0.3, 1.7], alpha=1.4, init="joining")
@@ -49,20 +51,20 @@ class Rounds(Machine):
         """A round has two updates, so the numbers of all clients add up to twice the rounds and what is waiting."""
         if self.server is not None:
             ledger = self.server.ledger
-            self.adds_up(2 * ledger.version + len(ledger.pending))
+            self.assert_updates(2 * ledger.version + len(ledger.pending))
 
-    def end(self) -> None:
-        self.heal()
-        self.play_on(5000.0)
+    def check_end(self) -> None:
+        self.stop_faults()
+        self.run_for(5000.0)
         assert self.server is not None
         assert rounds.finished(self.server)
         self.each_update_counts_once()
-        if not self.disturbed:
+        if not self.state_was_lost:
             xbar = undisturbed(self.method, self.sampling, 4)
             np.testing.assert_allclose(self.server.ledger.server.xbar, xbar, rtol=0, atol=1e-12)
 
 
-class Async(Machine):
+class Async(FaultyDeployment):
     """A step for each arrival; the version is the number of accepted updates, and nobody is forgotten."""
 
     method = feddr.AsyncFedDR(eta=[0.8, 0.3, 1.7], alpha=0.9)
@@ -71,22 +73,22 @@ class Async(Machine):
     @invariant()
     def each_update_counts_once(self) -> None:
         if self.server is not None:
-            self.adds_up(self.server.ledger.version)
+            self.assert_updates(self.server.ledger.version)
             assert not self.server.ledger.pending
 
-    def end(self) -> None:
-        self.heal(usual=40.0)
-        self.play_on(700.0)  # longer than any fault or pause lasts
+    def check_end(self) -> None:
+        self.stop_faults(usual_delay=40.0)
+        self.run_for(700.0)  # longer than any fault or pause lasts
         assert self.server is not None
         before = dict(self.server.ledger.entries)
-        self.play_on(150.0)
+        self.run_for(150.0)
         ledger = self.server.ledger
         assert all(ledger.number(i) >= before[i].number + 3 for i in range(CLIENTS))
         self.each_update_counts_once()
-        self.the_books_balance()
+        self.the_ledger_adds_up()
 
 
-class Buffered(Machine):
+class Buffered(FaultyDeployment):
     """A step for every two arrivals, which are on the disk in between."""
 
     method = feddr.AsyncFedDR(eta=0.8, alpha=0.9, buffer=2, init="full")
@@ -96,13 +98,13 @@ class Buffered(Machine):
     def each_update_counts_once(self) -> None:
         if self.server is not None and self.server.ledger.version >= 0:
             ledger = self.server.ledger
-            self.adds_up(CLIENTS + 2 * ledger.version + len(ledger.pending))
+            self.assert_updates(CLIENTS + 2 * ledger.version + len(ledger.pending))
 
-    def end(self) -> None:
-        self.heal(usual=40.0)
-        self.play_on(200.0)
+    def check_end(self) -> None:
+        self.stop_faults(usual_delay=40.0)
+        self.run_for(200.0)
         self.each_update_counts_once()
-        self.the_books_balance()
+        self.the_ledger_adds_up()
 
 
 def steps(examples: int) -> settings:

@@ -85,13 +85,13 @@ def _execute(plan: "Plan", everything: "Plan", folder: Path, workers: int | None
     with shown, Interrupts(shown.stopping, lambda: None) as interrupts:
         if left:
             trouble = make(plan, executor, shown.update, lambda: interrupts.asked)
-    say: Callable[[str], None] = typer.echo if not quiet else lambda _: None
+    echo: Callable[[str], None] = typer.echo if not quiet else lambda _: None
     for name, made in plan.rows.items():
         text = output.save(folder / name, FIGURES[name], made, plan)
-        say(f"{text}\nSaved in {folder / name}.\n")
+        echo(f"{text}\nSaved in {folder / name}.\n")
     # The summary is of all figures that have runs, also of those that were not asked for now.
     ranked = [one for name, made in everything.rows.items() for one in standings.standings(FIGURES[name], made, plan)]
-    say(f"{standings.save(folder, ranked)}\nSaved in {folder / 'summary.md'}.")
+    echo(f"{standings.save(folder, ranked)}\nSaved in {folder / 'summary.md'}.")
     for record in trouble:
         complain(f"{record.algorithm}, seed {record.seed}, {record.status}: {record.brief}")
     if interrupts.asked and plan.missing():

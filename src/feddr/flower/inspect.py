@@ -132,5 +132,5 @@ def audit(folder: str | Path, algorithm: Algorithm, federation: Federation) -> f
 
 def _newest(folder: Path) -> tuple[int, tensors.Snapshot]:
     for generation in tensors.Generations(folder / "state").undamaged():
-        return found
+        return generation
     raise FileNotFoundError(f"There is no ledger of a run in {folder}; the folder is <root>/server/<name>.")

@@ -20,7 +20,7 @@ class Plan:
     Parameters
     ----------
     rows
-        Of each figure, by its name. The first seed of every figure is run first, so that an interrupt leaves some of all.
+        Of each figure, by its name. The first seed of every figure is run first, so that interrupts leave some of all.
     """
 
     rows: Mapping[str, Sequence[PanelRow]]
