@@ -30,6 +30,10 @@ LAYERS = (
 """From the lowest to the highest; a module belongs to its longest prefix."""
 
 
+ACROSS = {"agreement", "fuzz", "modules", "reliability"}
+"""Folders of tests that are not those of one package; docs/ARCHITECTURE.md says what they are for."""
+
+
 class Import(NamedTuple):
     """A module, what it imports, the line, and whether only type checkers see it."""
 
@@ -128,6 +132,14 @@ def test_a_package_lists_its_modules(package: str) -> None:
     names = {name for line in lines for name in line.split(", ")}
     assert names
     assert names - modules == set(), "names in the docstring that are no modules"
+
+
+def test_tests_have_the_tree_of_the_source() -> None:
+    tests = Path(__file__).parent
+    folders = {str(path.parent.relative_to(tests)) for path in tests.rglob("test_*.py")} - {"."}
+    packages = {name.replace(".", "/") for name, path in MODULES.items() if path.name == "__init__.py"}
+    assert folders - packages == ACROSS
+    assert [path.name for path in tests.glob("test_*.py") if path.stem.removeprefix("test_") in packages] == []
 
 
 def test_no_class_name_is_used_twice() -> None:

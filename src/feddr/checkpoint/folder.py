@@ -163,14 +163,14 @@ class Checkpoints:
         reasons: dict[int, str] = {}
         for number in self.numbers():
             try:
-                found = self.check(number, settings)
+                checkpoint = self.check(number, settings)
             except CheckpointError as error:
                 reasons[number] = str(error)
                 continue
             for other, reason in reasons.items():
                 self._set_aside(other)
                 warnings.warn(f"{reason} The one of round {number} is used.", CheckpointWarning, stacklevel=3)
-            return found
+            return checkpoint
         if reasons:
             raise CheckpointError(
                 f"No checkpoint in {self.folder} can be used. {' '.join(reasons.values())} "

@@ -52,7 +52,7 @@ def settle(
     _wait(algorithm, federation.clients, settings, membership, clock, progress)
     presences = [membership.presences[i] for i in sorted(membership.presences)]
     weights = federation.known_weights() or federation.sample_weights({one.client: one.samples for one in presences})
-    found: Any = algorithm
+    chosen: Any = algorithm
     words = ""
     if membership.work:
         participation = float(np.mean(sampling.probabilities(federation.clients)))
@@ -60,7 +60,7 @@ def settle(
         chosen, words = fixed_work.choose(algorithm, np.array([one.work for one in presences]), known)
         fixed_work.warn(chosen)
     membership.samples = membership.work = False  # whoever comes later need not say it again
-    return Settled(Roles(steps.settled(found, {}), np.array(weights)), words)
+    return Settled(Roles(steps.settled(chosen, {}), np.array(weights)), words)
 
 
 def _wait(

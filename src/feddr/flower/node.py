@@ -131,13 +131,13 @@ class Node:
     @cached_property
     def problem(self) -> ProblemLike:
         """The client's own problem, loaded when it is needed."""
-        found = self.load()
-        if found.data.num_clients != 1:
+        problem = self.load()
+        if problem.data.num_clients != 1:
             raise ValueError(
-                f"A node's problem holds its own client's data, got {found.data.num_clients} clients; "
+                f"A node's problem holds its own client's data, got {problem.data.num_clients} clients; "
                 "build it with FederatedData.from_clients([one])."
             )
-        return found
+        return problem
 
     @classmethod
     def open(
@@ -216,15 +216,15 @@ class Node:
         self._rules(task)
         dtype = precisions.of(task.precision)
         xbar = wire.decode(arrays, tree.cast(self.problem.init, dtype), dtype, sent_by_server=True)
-        found, test = self._metrics(xbar, dtype), self.problem.data.test
+        metrics, test = self._metrics(xbar, dtype), self.problem.data.test
         return Metrics(
             uid=task.uid,
             ticket=task.ticket,
             client=self.client,
-            loss=found["train_loss"],
-            accuracy=found["train_accuracy"],
+            loss=metrics["train_loss"],
+            accuracy=metrics["train_accuracy"],
             samples=self.problem.data.train.num_samples,
-            test_accuracy=found["test_accuracy"],
+            test_accuracy=metrics["test_accuracy"],
             test_samples=0 if test is None else test.num_samples,
         )
 
@@ -273,5 +273,5 @@ class Node:
                 f"Server and node must have the same algorithm and the same start, this node has {self.algorithm} and "
                 "a start of its own; give both apps the same algorithm, and problems with the server's init."
             )
-        found: Deployable = steps.own(self.algorithm, task.eta, task.alpha)
-        return found
+        rules: Deployable = steps.own(self.algorithm, task.eta, task.alpha)
+        return rules

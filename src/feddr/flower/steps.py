@@ -21,8 +21,8 @@ def is_open(algorithm: Any) -> bool:
 
 def numbers(algorithm: Any) -> dict[str, Any]:
     """Return the step sizes of an algorithm as plain values: what the ledger keeps, and ``settled`` takes."""
-    found = {name: getattr(algorithm, name) for name in NAMES if hasattr(algorithm, name)}
-    return {name: list(value) if isinstance(value, StepSizes) else value for name, value in found.items()}
+    values = {name: getattr(algorithm, name) for name in NAMES if hasattr(algorithm, name)}
+    return {name: list(value) if isinstance(value, StepSizes) else value for name, value in values.items()}
 
 
 def settled(algorithm: Any, numbers: dict[str, Any]) -> Any:

@@ -36,13 +36,13 @@ def band(histories: Sequence[History], metric: str, x: str) -> list[Point]:
     x
         One of ``AXES``.
     """
-    found = []
+    points = []
     for rows in zip(*(history.rows for history in histories), strict=False):
         values = [float(getattr(row, metric)) for row in rows]
         where = sum(AXES[x](row) for row in rows) / len(rows)
         if all(map(math.isfinite, (*values, where))):
-            found.append(Point(where, sum(values) / len(values), min(values), max(values)))
-    return found
+            points.append(Point(where, sum(values) / len(values), min(values), max(values)))
+    return points
 
 
 def first(history: History, metric: str, target: float) -> Row | None:

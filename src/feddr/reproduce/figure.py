@@ -132,8 +132,8 @@ def rows(
     """
     chosen = seeds or (figure.seeds[:1] if quick else figure.seeds)
     wanted = [experiment for experiment in figure.experiments if not (quick and experiment.at_length)]
-    found = (_row(experiment, folder, data_dir, quick, chosen) for experiment in wanted)
-    return [row for row in found if row is not None]
+    made = (_row(experiment, folder, data_dir, quick, chosen) for experiment in wanted)
+    return [row for row in made if row is not None]
 
 
 def experiments_folder() -> Path:
@@ -155,13 +155,13 @@ def _row(
     raw = override(raw, [*experiment.sets, *(experiment.quick if quick else ())])
     title = raw["name"]
     if not experiment.vary:
-        found = {label: _fewer(alone(raw, label, {}), experiment.fewer) for label in labels(entries(raw))}
-        return PanelRow(", ".join([title, *experiment.sets]), file, found, seeds)
+        lines = {label: _fewer(alone(raw, label, {}), experiment.fewer) for label in labels(entries(raw))}
+        return PanelRow(", ".join([title, *experiment.sets]), file, lines, seeds)
     label = experiment.only or labels(entries(raw))[0]
     values = experiment.quick_values if quick else experiment.values
     name = NAMES.get(experiment.vary, experiment.vary.split(".")[-1])
-    found = {f"{name} = {value:g}": alone(raw, label, {experiment.vary: value}) for value in values}
-    return PanelRow(", ".join([title, *([label] if experiment.only else []), name]), file, found, seeds)
+    lines = {f"{name} = {value:g}": alone(raw, label, {experiment.vary: value}) for value in values}
+    return PanelRow(", ".join([title, *([label] if experiment.only else []), name]), file, lines, seeds)
 
 
 def _fewer(tables: Tables, fewer: int) -> Tables:
@@ -195,5 +195,5 @@ def present(name: str, data_dir: Path | None) -> Path | None:
         A folder with a folder for each data set; None for the one that ``feddr.datasets`` uses.
     """
     place = folder(name, None) if data_dir is None else data_dir.expanduser() / name
-    found = any(all(any(place.glob(pattern)) for pattern in patterns) for patterns in DATA[name])
-    return place.absolute() if found else None
+    complete = any(all(any(place.glob(pattern)) for pattern in patterns) for patterns in DATA[name])
+    return place.absolute() if complete else None

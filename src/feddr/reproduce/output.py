@@ -27,10 +27,10 @@ def save(folder: Path, figure: Figure, rows: Sequence[PanelRow], plan: Plan) -> 
     from feddr.plots import reproduce as plot
 
     folder.mkdir(parents=True, exist_ok=True)
-    found = {row.title: plan.found(row) for row in rows}
-    _table(folder / "everything.csv", found)
-    shown = {row.title: _lines(row, found[row.title]) for row in rows}
-    text = _text(figure, rows, found, shown)
+    runs = {row.title: plan.found(row) for row in rows}
+    _table(folder / "everything.csv", runs)
+    shown = {row.title: _lines(row, runs[row.title]) for row in rows}
+    text = _text(figure, rows, runs, shown)
     (folder / "shows.md").write_text(text, encoding="utf-8")
     drawn = {title: lines for title, lines in shown.items() if lines}
     if not drawn:
@@ -50,7 +50,7 @@ def dots(rows: Mapping[str, Mapping[str, Sequence[History]]]) -> "dict[str, list
     """Return the ends of all runs as points of sparsity and test accuracy, by line; a point for each row."""
     from feddr.plots.reproduce import Dot
 
-    found: dict[str, list[Dot]] = {}
+    by_line: dict[str, list[Dot]] = {}
     for title, lines in rows.items():
         for label, histories in lines.items():
             zeros = [history.last.sparsity for history in histories]
@@ -58,15 +58,15 @@ def dots(rows: Mapping[str, Mapping[str, Sequence[History]]]) -> "dict[str, list
             count = len(histories)
             name = title.rpartition("=")[2]
             dot = Dot(name, sum(zeros) / count, sum(right) / count, min(right), max(right))
-            found.setdefault(label, []).append(dot)
-    return found
+            by_line.setdefault(label, []).append(dot)
+    return by_line
 
 
-def _lines(row: PanelRow, found: Found) -> dict[str, list[History]]:
+def _lines(row: PanelRow, runs: Found) -> dict[str, list[History]]:
     """Return the histories of each line with the seeds that all lines have; those of runs that diverged left out."""
     lines: dict[str, list[History]] = {label: [] for label in row.lines}
-    whole = complete(row, found)
-    for (label, seed), run in found.items():
+    whole = complete(row, runs)
+    for (label, seed), run in runs.items():
         if run.status != "diverged" and seed in whole:
             lines[label].append(run.history)
     return {label: histories for label, histories in lines.items() if histories}
@@ -81,13 +81,13 @@ def _with_own(lines: Mapping[str, list[History]]) -> dict[str, list[History]]:
 
 
 def _text(
-    figure: Figure, rows: Sequence[PanelRow], found: Mapping[str, Found], shown: Mapping[str, dict[str, list[History]]]
+    figure: Figure, rows: Sequence[PanelRow], runs: Mapping[str, Found], shown: Mapping[str, dict[str, list[History]]]
 ) -> str:
     parts = [f"## {figure.title}\n", f"The paper: {figure.claim}\n"]
     for row in rows:
         parts.append(summary(row.title, shown[row.title], figure.x[-1]))
         diverged = [
-            f"{label} (seed {seed})" for (label, seed), run in found[row.title].items() if run.status == "diverged"
+            f"{label} (seed {seed})" for (label, seed), run in runs[row.title].items() if run.status == "diverged"
         ]
         parts += [f"Diverged: {', '.join(diverged)}.\n"] if diverged else []
     return "\n".join(parts)
@@ -97,11 +97,11 @@ def _where(rows: Sequence[PanelRow]) -> str:
     return rows[0].title.rpartition(", ")[0]
 
 
-def _table(path: Path, found: Mapping[str, Found]) -> None:
+def _table(path: Path, everything: Mapping[str, Found]) -> None:
     with open(path, "w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, ["experiment", "line", "seed", "status", *COLUMNS])
         writer.writeheader()
-        for title, runs in found.items():
+        for title, runs in everything.items():
             for (label, seed), run in runs.items():
                 about = {"experiment": title, "line": label, "seed": seed, "status": run.status}
                 writer.writerows(about | asdict(row) for row in run.history.rows)

@@ -33,13 +33,13 @@ class Plan:
 
     def all_runs(self) -> dict[str, tuple[str, PanelRow, Tables]]:
         """Return (label, row, tables) of every run by its digest, so that none is made twice."""
-        found: dict[str, tuple[str, PanelRow, Tables]] = {}
+        by_digest: dict[str, tuple[str, PanelRow, Tables]] = {}
         rows = [row for rows in self.rows.values() for row in rows]
         for k in range(max((len(row.seeds) for row in rows), default=0)):
             for row in rows:
                 for _, label, tables in replace(row, seeds=row.seeds[k : k + 1]).runs():
-                    found.setdefault(digest(tables), (label, row, tables))
-        return found
+                    by_digest.setdefault(digest(tables), (label, row, tables))
+        return by_digest
 
     def missing(self) -> dict[str, tuple[str, PanelRow, Tables]]:
         """Return those that are not there."""
@@ -98,9 +98,9 @@ def serial(jobs: Iterator[RunSpec]) -> Iterator[RunRecord]:
     return map(execute, jobs)
 
 
-def complete(row: PanelRow, found: Found) -> list[int]:
+def complete(row: PanelRow, runs: Found) -> list[int]:
     """Return the seeds that all lines of a row have."""
-    return [seed for seed in row.seeds if all((label, seed) in found for label in row.lines)]
+    return [seed for seed in row.seeds if all((label, seed) in runs for label in row.lines)]
 
 
 def in_words(time: float) -> str:

@@ -96,12 +96,12 @@ class Runs:
         if not path.exists():
             return None
         try:
-            found = untrusted.json(path)
+            fields = untrusted.json(path)
             history = History.from_csv(path.with_suffix(".csv"), older=True)
-            if not history.rows and found["status"] != "diverged":
+            if not history.rows and fields["status"] != "diverged":
                 raise ValueError("its history has no rows")
-            seconds = math.nan if found["seconds"] is None else found["seconds"]
-            return Finished(history, found["status"], found["reason"], seconds)
+            seconds = math.nan if fields["seconds"] is None else fields["seconds"]
+            return Finished(history, fields["status"], fields["reason"], seconds)
         except (OSError, TypeError, ValueError, KeyError) as error:
             raise ValueError(f"{path} is not the record of a run ({error}); remove it to make the run again.") from None
 
@@ -113,10 +113,10 @@ class Runs:
 
 def execute(job: RunSpec) -> RunRecord:
     """Make a run on one thread, keep it, and return how it ended; what fails by accident is not kept."""
-    found, rows = attempt(job, _with_own_models)
-    if found.status not in ("refused", "failed"):
-        _keep(job, History(rows), found)
-    return found
+    record, rows = attempt(job, _with_own_models)
+    if record.status not in ("refused", "failed"):
+        _keep(job, History(rows), record)
+    return record
 
 
 def _with_own_models(run: "RunArguments") -> "RunArguments":
@@ -125,14 +125,14 @@ def _with_own_models(run: "RunArguments") -> "RunArguments":
     return run._replace(algorithm=with_models(run.algorithm))
 
 
-def _keep(job: RunSpec, history: History, found: RunRecord) -> None:
+def _keep(job: RunSpec, history: History, ended: RunRecord) -> None:
     """Write the history and then, atomically, the record, which says that the history is complete."""
     folder, name = Path(job.settings["folder"]), job.settings["digest"]
     folder.mkdir(parents=True, exist_ok=True)
     # Two programs may make the same run at the same time.
     with atomic.replacing(folder / f"{name}.csv", shared=True) as path:
         history.to_csv(path)
-    reason = found.reason if found.status == "diverged" else ""
-    record = {"label": job.algorithm, "status": found.status, "reason": reason, "seconds": found.seconds}
+    reason = ended.reason if ended.status == "diverged" else ""
+    record = {"label": job.algorithm, "status": ended.status, "reason": reason, "seconds": ended.seconds}
     with atomic.replacing(folder / f"{name}.json", shared=True) as path:
         path.write_text(json.dumps(record | {"config": dict(job.config)}, indent=1) + "\n", encoding="utf-8")

@@ -82,7 +82,7 @@ def _ranks(means: Mapping[str, float]) -> dict[str, int]:
 
 def standings(figure: Figure, rows: Sequence[PanelRow], plan: Plan) -> list[BudgetRanking]:
     """Return the standings of a figure, from the seeds that all lines of a row have; none for rows without any."""
-    found = []
+    rankings = []
     for row in rows if figure.budgets else ():
         runs = plan.found(row)
         seeds = complete(row, runs)
@@ -92,8 +92,8 @@ def standings(figure: Figure, rows: Sequence[PanelRow], plan: Plan) -> list[Budg
             label: [None if (run := runs[label, seed]).status == "diverged" else run.history for seed in seeds]
             for label in row.lines
         }
-        found += [_standing(figure.name, row.title, budget, lines) for budget in figure.budgets]
-    return found
+        rankings += [_standing(figure.name, row.title, budget, lines) for budget in figure.budgets]
+    return rankings
 
 
 def _standing(figure: str, title: str, budget: str, lines: Mapping[str, Sequence[History | None]]) -> BudgetRanking:
@@ -116,26 +116,26 @@ def _score(history: History | None, budget: str, most: float) -> tuple[float, fl
     return end, end if math.isnan(mean) else mean
 
 
-def save(folder: Path, found: Sequence[BudgetRanking]) -> str:
+def save(folder: Path, rankings: Sequence[BudgetRanking]) -> str:
     """Write ``summary.md`` and ``summary.csv``, and return the text."""
-    text = describe(found)
+    text = describe(rankings)
     (folder / "summary.md").write_text(text, encoding="utf-8")
     with open(folder / "summary.csv", "w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         writer.writerow(["figure", "set", "equal", "draws", "line", "F", "rank"])
-        for one in found:
+        for one in rankings:
             for label, mean in one.means.items():
                 cells = [one.figure, one.title, EQUAL[one.budget], one.draws, label]
                 writer.writerow([*cells, f"{mean:.6g}", one.ranks.get(label, "")])
     return text
 
 
-def describe(found: Sequence[BudgetRanking]) -> str:
+def describe(rankings: Sequence[BudgetRanking]) -> str:
     """Return the standings as Markdown: a table for each set of lines, and where the subjects are not first."""
-    if not found:
+    if not rankings:
         return "No figure is complete with one seed yet.\n"
     groups: dict[tuple[str, ...], list[BudgetRanking]] = {}
-    for one in found:
+    for one in rankings:
         groups.setdefault(tuple(one.scores), []).append(one)
     parts = [FOREWORD + "\n"]
     for lines, group in groups.items():

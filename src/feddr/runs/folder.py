@@ -194,10 +194,10 @@ class Folder:
 
 def _ended(label: str, path: Path, status: str, reason: str) -> Outcome:
     """Return how a method ended before the resume, from its note and its history."""
-    found = Outcome(label, str(status), History.from_csv(path / label / "history.csv"), reason=str(reason))
-    if not found.diverged and not found.history.rows:
+    outcome = Outcome(label, str(status), History.from_csv(path / label / "history.csv"), reason=str(reason))
+    if not outcome.diverged and not outcome.history.rows:
         raise ValueError(f"{label} ended without a row in its history")
-    return found
+    return outcome
 
 
 def _hold(folder: Path) -> lock.Lock:

@@ -114,8 +114,8 @@ class MLflow:
 
         try:
             self._client = client = MlflowClient(self.uri)
-            found = client.get_experiment_by_name(self.experiment)
-            place = client.create_experiment(self.experiment) if found is None else found.experiment_id
+            experiment = client.get_experiment_by_name(self.experiment)
+            place = client.create_experiment(self.experiment) if experiment is None else experiment.experiment_id
             self._run = client.create_run(place, run_name=self.name).info.run_id
             for key, value in self.settings.items():
                 client.log_param(self._run, key, str(value)[:LONGEST])

@@ -61,10 +61,10 @@ def loads(data: bytes, source: object = "This file") -> Arrays:
     from safetensors.numpy import load
 
     try:
-        found: Arrays = load(data)
+        arrays: Arrays = load(data)
     except (SafetensorError, ValueError, KeyError, TypeError, MemoryError) as error:
         raise DamagedError(f"{source} is damaged or not a file of feddr: {type(error).__name__}.") from None
-    return found
+    return arrays
 
 
 def pack(header: Mapping[str, Any], arrays: Arrays) -> bytes:
@@ -125,8 +125,8 @@ def rebuild(template: Tree, arrays: Sequence[Any]) -> Tree:
         if np.shape(array) != np.shape(leaf):
             raise ValueError(f"The state needs an array of shape {np.shape(leaf)}, got {np.shape(array)}.")
     pairs = zip(leaves, arrays, strict=True)
-    found = [array.item() if type(leaf) in (int, float) else np.array(array) for leaf, array in pairs]
-    return jax.tree.unflatten(structure, found)
+    leaves = [array.item() if type(leaf) in (int, float) else np.array(array) for leaf, array in pairs]
+    return jax.tree.unflatten(structure, leaves)
 
 
 class Generations:

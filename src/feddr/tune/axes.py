@@ -66,10 +66,10 @@ class Range:
 
     def spaced(self, count: int) -> Choice:
         """Return evenly spaced values, both ends among them."""
-        found = [self._at(i / (count - 1)) for i in range(count)]
+        values = [self._at(i / (count - 1)) for i in range(count)]
         if self.scale == "int":
-            return Choice(tuple(sorted({round(value) for value in found})))
-        return Choice(tuple(found))
+            return Choice(tuple(sorted({round(value) for value in values})))
+        return Choice(tuple(values))
 
     @property
     def spec(self) -> Any:
@@ -128,19 +128,19 @@ def _range(key: str, scale: str, parts: Sequence[str], random: bool) -> Axis:
         raise ConfigError(f"{key} needs LOW < HIGH{', both positive' if scale == 'log' else ''}, got {got}.")
     if scale == "int" and (low != int(low) or high != int(high)):
         raise ConfigError(f"{key} needs whole numbers for LOW and HIGH, got {got}.")
-    found = Range(scale, low, high)
+    numbers = Range(scale, low, high)
     if random:
-        return found
+        return numbers
     if rest[0] < 2 or not rest[0].is_integer():
         raise ConfigError(f"{key} needs a COUNT of at least 2, got {got}.")
     if rest[0] > limits.TRIALS:
         raise ConfigError(f"{key} needs a COUNT of at most {limits.TRIALS}, got {got}.")
-    return found.spaced(int(rest[0]))
+    return numbers.spaced(int(rest[0]))
 
 
 def _values(text: str) -> list[Any]:
     """Split ``1,10,100`` into values of TOML; what is not TOML is a string, as after ``--set``."""
-    _, found = toml.assignment(f"values=[{text}]")
-    if isinstance(found, list):
-        return found
+    _, values = toml.assignment(f"values=[{text}]")
+    if isinstance(values, list):
+        return values
     return [toml.assignment(f"value={word}")[1] for word in text.split(",") if word.strip()]

@@ -38,13 +38,13 @@ class Ray:
     def __call__(self, jobs: Iterator[RunSpec]) -> Iterator[RunRecord]:
         """Return the records as they come."""
         ray = _import()
-        found = ray.is_initialized()
-        if not found:
+        initialised = ray.is_initialized()
+        if not initialised:
             self._connect(ray)
         try:
             yield from _run(ray, jobs, self.workers or int(ray.cluster_resources().get("CPU", 1)))
         finally:
-            if not found:
+            if not initialised:
                 ray.shutdown()
 
     def _connect(self, ray: Any) -> None:

@@ -142,8 +142,8 @@ class RunRecord:
     @classmethod
     def loads(cls, line: str) -> Self:
         """Read what ``dumps`` wrote."""
-        found = json.loads(line)
-        read = cls(**found | {"seconds": math.nan if found["seconds"] is None else found["seconds"]})
+        fields = json.loads(line)
+        read = cls(**fields | {"seconds": math.nan if fields["seconds"] is None else fields["seconds"]})
         for name, kind in RECORDED.items():
             if not isinstance(getattr(read, name), kind):
                 raise ValueError(f"{name} must not be {getattr(read, name)!r}")

@@ -182,18 +182,18 @@ def _check(asked: Any) -> dict[str, Any]:
     """Refuse what is no setting of a search, or not of its type."""
     if not isinstance(asked, Mapping):
         raise ConfigError(f"tune must be a table, got {toml.text(asked)}.")
-    found = {}
+    checked = {}
     for name, value in asked.items():
         if name not in OPTIONS:
             known = ", ".join(OPTIONS)
             raise ConfigError(f"tune.{name} is not a setting of a search; it has {known}.{hint(name, OPTIONS)}")
         if OPTIONS[name] is not None:
-            found[name] = argument(f"tune.{name}", value, OPTIONS[name])
+            checked[name] = argument(f"tune.{name}", value, OPTIONS[name])
         elif isinstance(value, Mapping):
-            found[name] = dict(_flat(value))
+            checked[name] = dict(_flat(value))
         else:
             raise ConfigError(f"tune.{name} must be a table of keys and values to try, got {toml.text(value)}.")
-    return found
+    return checked
 
 
 def _flat(table: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:

@@ -68,11 +68,11 @@ class Processes:
                     break
             busy = len(crew)
             while busy:
-                worker, found = done.get()
+                worker, ended = done.get()
                 following = next(jobs, None)
                 worker.todo.put(following)
                 busy -= following is None
-                yield found
+                yield ended
         finally:
             for worker in crew:
                 worker.end()
@@ -117,9 +117,9 @@ class _Worker:
                 continue
             if self.ended:  # too late for end() to see it
                 process.kill()
-            found = _ask(process, job)
-            if found is not None:
-                return found
+            ended = _ask(process, job)
+            if ended is not None:
+                return ended
             self.process = None
             end = _end(_close(process))
             reason = f"The process of the run ended with {end}, {TRIES} times. {self._last_error()}".rstrip()

@@ -29,8 +29,8 @@ class RankedSetting:
 
     Examples
     --------
-    >>> found = RankedSetting("FedDR", 0, {"algorithm.eta": 10, "algorithm.alpha": 1.5}, records=(), mean=0.5, rank=1)
-    >>> found.words, found.mean
+    >>> setting = RankedSetting("FedDR", 0, {"algorithm.eta": 10, "algorithm.alpha": 1.5}, records=(), mean=0.5, rank=1)
+    >>> setting.words, setting.mean
     ('eta=10, alpha=1.5', 0.5)
     """
 
@@ -73,12 +73,13 @@ def rank(search: Search, records: Mapping[tuple[str, int, int], RunRecord]) -> d
     sign = 1.0 if BETTER[search.metric] == "min" else -1.0
     ranking = {}
     for label, tried in search.settings.items():
-        found = [_standing(search, records, label, number, settings) for number, settings in tried.items()]
+        standings = [_standing(search, records, label, number, settings) for number, settings in tried.items()]
         ranked = sorted(
-            (one for one in found if one.mean is not None), key=lambda one: (sign * (one.mean or 0.0), one.number)
+            (one for one in standings if one.mean is not None),
+            key=lambda one: (sign * (one.mean or 0.0), one.number),
         )
         numbered = [replace(one, rank=place) for place, one in enumerate(ranked, start=1)]
-        ranking[label] = numbered + [one for one in found if one.mean is None]
+        ranking[label] = numbered + [one for one in standings if one.mean is None]
     return ranking
 
 
@@ -99,15 +100,15 @@ def best(ranking: Mapping[str, Sequence[RankedSetting]]) -> dict[str, RankedSett
 
 def edges(search: Search, winners: Mapping[str, RankedSetting]) -> list[str]:
     """Say where a best value is the first or last of a grid, so that a better one may lie beyond."""
-    found = []
+    notes = []
     for label, standing in winners.items():
         for key, axis in search.space.axes[label].items():
             values = sorted(axis.values) if isinstance(axis, Choice) and _numeric(axis.values) else []
             if len(values) > 2 and standing.settings[key] in (values[0], values[-1]):
                 side = "smallest" if standing.settings[key] == values[0] else "largest"
                 value = words({key: standing.settings[key]})
-                found.append(f"{label}: {value} is the {side} of its grid; the best may lie beyond.")
-    return found
+                notes.append(f"{label}: {value} is the {side} of its grid; the best may lie beyond.")
+    return notes
 
 
 def words(settings: Mapping[str, Any]) -> str:
@@ -129,12 +130,12 @@ def _standing(
     search: Search, records: Mapping[tuple[str, int, int], RunRecord], label: str, number: int, settings: Settings
 ) -> RankedSetting:
     keys = [(label, number, seed) for seed in search.seeds]
-    found = tuple(records[key] for key in keys if key in records)
-    values = [record.value for record in found if record.value is not None]
+    finished = tuple(records[key] for key in keys if key in records)
+    values = [record.value for record in finished if record.value is not None]
     if len(values) < len(search.seeds):
-        return RankedSetting(label, number, settings, found)
+        return RankedSetting(label, number, settings, finished)
     spread = statistics.stdev(values) if len(values) > 1 else None
-    return RankedSetting(label, number, settings, found, statistics.fmean(values), spread)
+    return RankedSetting(label, number, settings, finished, statistics.fmean(values), spread)
 
 
 def _numeric(values: Sequence[Any]) -> bool:

@@ -83,19 +83,19 @@ def resolve(raw: Mapping[str, Any], given: Mapping[str, Axis], random: bool) -> 
         path, _ = toml.assignment(f"{key}=0")
         if not path:
             raise ConfigError(f"A key to search over is written as for --set, such as algorithm.eta, got {key}.")
-        found = list(zip(names, tables, strict=True))
+        matching = list(zip(names, tables, strict=True))
         if path[0] == "algorithm" and len(path) > 1:
             meant, rest = addressed(tables, path[1:])
             path = ["algorithm", *rest]
-            found = [(name, table) for name, table in found if any(table is one for one in meant)]
+            matching = [(name, table) for name, table in matching if any(table is one for one in meant)]
         elif path[0] in OWN:
             # What an algorithm has for itself does not change with the shared part.
-            found = [(name, table) for name, table in found if path[0] not in table]
+            matching = [(name, table) for name, table in matching if path[0] not in table]
         if tuple(path) in FIXED or path[0] == "tune":
             raise ConfigError(f"{key} cannot vary in a search; {FIXED.get(tuple(path), 'it is the search')}.")
-        if not found:
+        if not matching:
             raise ConfigError(f"{key} changes nothing: every algorithm has a {path[0]} of its own.")
-        for name, _ in found:
+        for name, _ in matching:
             # A key that is given again counts as the later one, also for its place in the table.
             axes[name].pop(text(path), None)
             axes[name][text(path)] = axis

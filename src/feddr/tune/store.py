@@ -101,12 +101,12 @@ class Store:
 
 def _search(path: Path) -> dict[str, Any]:
     try:
-        found = untrusted.json(path)
+        spec = untrusted.json(path)
     except ValueError as error:
         raise ConfigError(f"{path} is not the description of a search: {error}.") from None
-    if not isinstance(found, dict):
+    if not isinstance(spec, dict):
         raise ConfigError(f"{path} is not the description of a search.")
-    return found
+    return spec
 
 
 def _check_same(folder: Path, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
@@ -135,5 +135,5 @@ def _name(path: tuple[str, ...]) -> str:
     return ".".join(path[1:] if path[0] in ("config", "axes") else path)
 
 
-def _value(found: Mapping[tuple[str, ...], Any], key: tuple[str, ...]) -> str:
-    return toml.text(found[key]) if key in found else "not there"
+def _value(values: Mapping[tuple[str, ...], Any], key: tuple[str, ...]) -> str:
+    return toml.text(values[key]) if key in values else "not there"

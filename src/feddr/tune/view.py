@@ -140,9 +140,9 @@ class SearchBars(LiveBars):
         self.progress.update(self.total, completed=done, **time_left)
         for label, task in self.tasks.items():
             count = sum(key[0] == label for key in self.store.records if _belongs(self.search, key))
-            found = winners.get(label)
+            winner = winners.get(label)
             fields: dict[str, Any] = {
-                "words": f"{self.search.metric} {_number(found.mean)} at {found.words}" if found else ""
+                "words": f"{self.search.metric} {_number(winner.mean)} at {winner.words}" if winner else ""
             }
             self.progress.update(task, completed=count, **fields)
 
