@@ -160,6 +160,10 @@ def test_every_package_says_what_its_modules_are(package: Path) -> None:
     modules = {path.stem for path in package.parent.glob("*.py")} - {"__init__", "__main__"}
     if package.parent.name != "feddr":  # whose map is docs/ARCHITECTURE.md
         assert {module for module in modules if not re.search(rf"\b{module}\b", text)} == set()
+        lines = re.findall(r"^ {4}(\w+(?:, \w+)*) {2,}\w", text, re.MULTILINE)
+        listed = {name for line in lines for name in line.split(", ")}
+        assert listed, "no list of modules"
+        assert listed - modules == set(), "listed, and not there"
 
 
 def modules() -> Iterator[str]:

@@ -2,7 +2,6 @@
 
 import ast
 import collections
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -120,18 +119,6 @@ def test_no_module_imports_itself_through_others() -> None:
 
     for module in MODULES:
         visit(module, ())
-
-
-@pytest.mark.parametrize("package", [name for name, path in MODULES.items() if name and path.name == "__init__.py"])
-def test_a_package_lists_its_modules(package: str) -> None:
-    text = ast.get_docstring(ast.parse(MODULES[package].read_text())) or ""
-    inside = {name.removeprefix(f"{package}.") for name in MODULES if name.startswith(f"{package}.")}
-    modules = {name for name in inside if "." not in name}
-    assert modules - set(re.findall(r"\w+", text)) == set(), "modules that the docstring does not list"
-    lines = re.findall(r"^ {4}(\w+(?:, \w+)*)/? {2,}\w", text, re.MULTILINE)
-    names = {name for line in lines for name in line.split(", ")}
-    assert names
-    assert names - modules == set(), "names in the docstring that are no modules"
 
 
 def test_tests_have_the_tree_of_the_source() -> None:
