@@ -225,7 +225,7 @@ def test_ctrl_c_saves_what_there_is(folder: Path) -> None:
     assert process.returncode == 130
     assert "Traceback" not in errors
     again = "Resume with: feddr compare --resume runs/small"
-    assert errors.endswith(f"feddr: interrupted; what there is was saved in runs/small. {again}\n")
+    assert errors.endswith(f"feddr: interrupted; results so far are saved in runs/small. {again}\n")
     history = History.from_csv(folder / "runs" / "small" / "FedDR" / "history.csv")
     assert 0 < history.last.round < 1000000
     assert (folder / "runs" / "small" / "FedDR" / "model.safetensors").exists()

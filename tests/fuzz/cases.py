@@ -31,7 +31,7 @@ PATIENCE = {signal.ITIMER_PROF: 60.0, signal.ITIMER_REAL: 240.0}
 TAKEN, BLOCKED, FILE = "taken", "file.txt/below", "file.txt"
 """In every case: a folder that is not empty, a path that cannot be made, and the file that is in its way."""
 
-FAILURES = ("diverged in round", "the results cannot be written", "What was found before is kept in", " problem")
+FAILURES = ("diverged in round", "the results cannot be written", "The results so far are kept in", " problem")
 """What exit code 1 stands for; the last is that of ``feddr deploy check``."""
 
 STANDING = {FILE: b"a file\n", f"{TAKEN}/precious.txt": b"do not touch\n"}
