@@ -193,7 +193,7 @@ def test_examples_in_docstrings_run(name: str, tmp_path: Path, monkeypatch: pyte
 
 PUBLIC = (
     *("algorithms", "certify", "checkpoint", "config", "data", "datasets", "delays", "flower", "history", "local"),
-    *("models", "plots", "problem", "prox", "runs.trackers", "sampling", "testing", "theory", "tune"),
+    *("models", "plots", "preparation", "problem", "prox", "runs.trackers", "sampling", "testing", "theory", "tune"),
 )
 
 

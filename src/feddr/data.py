@@ -13,6 +13,7 @@ from numbers import Integral
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from feddr.preparation import Category, Preparation
 from feddr.validation import arrays
 
 Samples = dict[str, NDArray[np.generic]]
@@ -108,6 +109,19 @@ class FederatedData:
         The samples in memory: those of all clients, or of the panel where the rest are made on demand.
     on_demand
         Where the samples of all clients come from, None where they are in memory.
+    features
+        Names of the columns of ``x``, empty for pixels and the like.
+    classes
+        Labels of the classes 0, 1, ... as they were in the data; empty where ``y`` is a number to predict.
+    clients
+        Names of the clients: writers, hospitals, users.
+    preparation
+        How raw columns became ``x`` and ``y``, None where they are as they were given.
+
+    Raises
+    ------
+    ValueError
+        Where parts or names do not fit together.
 
     Examples
     --------
@@ -120,12 +134,27 @@ class FederatedData:
     train: ClientSamples
     test: ClientSamples | None = None
     on_demand: OnDemand | None = None
+    features: tuple[str, ...] = ()
+    classes: tuple[Category, ...] = ()
+    clients: tuple[str, ...] = ()
+    preparation: Preparation | None = None
 
     def __post_init__(self) -> None:
         if self.test is not None and self.test.num_clients != self.train.num_clients:
             raise ValueError(
                 f"Training and test parts must have the same clients, got {self.train.num_clients} and "
                 f"{self.test.num_clients}; a client without test samples gets an empty test part."
+            )
+        for what in ("features", "classes", "clients"):
+            object.__setattr__(self, what, tuple(getattr(self, what)))
+        width = int(np.prod(self.train.samples["x"].shape[1:])) if "x" in self.train.samples else 0
+        for what, names, wanted in (("features", self.features, width), ("clients", self.clients, self.num_clients)):
+            if names and len(names) != wanted:
+                raise ValueError(f"{what} needs a name for each of {wanted}, got {len(names)}.")
+        if self.preparation is not None and self.features != self.preparation.features:
+            raise ValueError(
+                f"features must be those of the preparation, {reprlib.repr(self.preparation.features)}, got "
+                f"{reprlib.repr(self.features)}."
             )
 
     @property

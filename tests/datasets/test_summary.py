@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from feddr import FederatedData
 from feddr.datasets import bundled, synthetic
-from feddr.datasets.labelled import Described
 from feddr.datasets.summary import summarise
 
 
@@ -87,4 +86,4 @@ def test_names_must_fit() -> None:
         ({"clients": ("a",)}, "clients needs a name for each of 2, got 1"),
     ):
         with pytest.raises(ValueError, match=message):
-            Described(data.train, **names)  # type: ignore[arg-type]
+            FederatedData(data.train, **names)  # type: ignore[arg-type]

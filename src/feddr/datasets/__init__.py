@@ -15,7 +15,6 @@ What they are made of::
 
     partition        which samples go to which client: shards, Dirichlet, few labels
     federate         from samples and a partition to a federation, with a test split for each client
-    labelled         a federation whose features, classes and clients have names
     summary          sizes, labels and heterogeneity of a federation in numbers
     download         the folder of data files; HTTP with a checksum
     files            untrusted files, compressed or not, read up to a limit

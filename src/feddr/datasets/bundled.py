@@ -4,8 +4,8 @@ from typing import Any, Literal
 
 import numpy as np
 
+from feddr.data import FederatedData
 from feddr.datasets.federate import Array, Partition, assign, federate
-from feddr.datasets.labelled import Described
 
 REGRESSION = ("diabetes",)
 
@@ -22,7 +22,7 @@ def bundled(
     beta: float | None = None,
     sigma: float | None = None,
     min_samples: int | None = None,
-) -> Described:
+) -> FederatedData:
     """Return a data set of scikit-learn, dealt out over clients.
 
     Parameters
@@ -41,7 +41,7 @@ def bundled(
 
     Returns
     -------
-    Described
+    FederatedData
         ``x``: float32; ``y``: int32, or float32 for diabetes. ``data.features`` and ``data.classes`` have the names.
 
     Examples

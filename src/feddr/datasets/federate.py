@@ -9,9 +9,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from feddr.data import ClientSamples, Samples
+from feddr.data import ClientSamples, FederatedData, Samples
 from feddr.datasets import partition
-from feddr.datasets.labelled import Described
 from feddr.datasets.partition import Indices
 
 Partition = Literal["iid", "shards", "dirichlet", "quantity", "few_labels"]
@@ -58,7 +57,7 @@ def federate(
     features: Sequence[str] = (),
     classes: Sequence[str] = (),
     names: Sequence[str] = (),
-) -> Described:
+) -> FederatedData:
     """Return the federation in which client i has the samples ``clients[i]``.
 
     Parameters
@@ -76,7 +75,7 @@ def federate(
     parts = [gather(x, y, rows) for rows in (train, test) if rows is not None]
     if standardise:
         _standardise([part.samples["x"] for part in parts])
-    return Described(
+    return FederatedData(
         parts[0],
         parts[1] if len(parts) > 1 else None,
         features=tuple(features),

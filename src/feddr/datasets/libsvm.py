@@ -12,9 +12,9 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from feddr.data import FederatedData
 from feddr.datasets import files
 from feddr.datasets.federate import Array, Partition, assign, federate
-from feddr.datasets.labelled import Described
 
 MOST_CLASSES = 1000
 
@@ -34,7 +34,7 @@ def libsvm(
     beta: float | None = None,
     sigma: float | None = None,
     min_samples: int | None = None,
-) -> Described:
+) -> FederatedData:
     r"""Return the samples of a LIBSVM file, dealt out over clients.
 
     Parameters
@@ -59,7 +59,7 @@ def libsvm(
 
     Returns
     -------
-    Described
+    FederatedData
         ``x``: float32, (samples, features), dense; ``y``: int32, or float32 for numbers.
 
     Raises

@@ -12,11 +12,11 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from feddr.data import FederatedData
 from feddr.datasets import partition as partitions
 from feddr.datasets.download import Remote, find, folder, obtain
 from feddr.datasets.federate import OPTIONS, Array, assign, check_labels, check_options, draw, federate, gather
 from feddr.datasets.idx import read_idx
-from feddr.datasets.labelled import Described
 from feddr.datasets.npz import read_npz
 from feddr.datasets.partition import Indices
 
@@ -60,7 +60,7 @@ def mnist(
     beta: float | None = None,
     sigma: float | None = None,
     min_samples: int | None = None,
-) -> Described:
+) -> FederatedData:
     """Return the digits of MNIST as a federation.
 
     Parameters
@@ -86,7 +86,7 @@ def mnist(
 
     Returns
     -------
-    Described
+    FederatedData
         ``x``: float32, (samples, 784), from 0 to 1; ``y``: int32, from 0 to 9.
 
     Examples
@@ -122,7 +122,7 @@ def mnist(
     if test != "official":
         raise ValueError(f'test must be "own" or "official", got {test!r}.')
     held = _load(place, download, "t10k", writers=False)
-    return Described(
+    return FederatedData(
         gather(digits.images, digits.labels, clients),
         gather(held.images, held.labels, partitions.iid(held.labels, len(clients), seed)),
         classes=CLASSES,

@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from feddr.data import ClientSamples, FederatedData
-from feddr.datasets.labelled import Described
 
 BINS = 10
 """Columns of the histogram where labels are numbers to predict."""
@@ -95,15 +94,14 @@ def summarise(data: FederatedData) -> Summary:
     missing = sorted({"x", "y"} - set(data.train.samples))
     if missing:
         raise ValueError(f"A summary needs the arrays x and y, the data have no {missing[0]}.")
-    names = data.clients if isinstance(data, Described) else ()
-    classes = data.classes if isinstance(data, Described) else ()
+    names, classes = data.clients, data.classes
     y = data.train.samples["y"]
     are_classes = np.issubdtype(y.dtype, np.integer) and int(y.min(initial=0)) >= 0
     if are_classes:
         parts = [part for part in (data.train, data.test) if part is not None]
         largest = max(int(part.samples["y"].max(initial=0)) for part in parts)
         codes, width = y.astype(np.int64), max(largest + 1, len(classes))
-        columns = tuple(classes) or tuple(map(str, range(width)))
+        columns = tuple(map(str, classes)) or tuple(map(str, range(width)))
     else:
         codes, columns = _bins(y.astype(np.float64))
         width = len(columns)

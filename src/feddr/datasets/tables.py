@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from feddr.data import FederatedData
 from feddr.datasets import files
 from feddr.datasets.federate import Array, federate
-from feddr.datasets.labelled import Described
 from feddr.datasets.partition import by_column
 
 MOST_CATEGORIES = 1000
@@ -29,7 +29,7 @@ def csv(
     delimiter: str = ",",
     test_share: float = 0.1,
     seed: int = 0,
-) -> Described:
+) -> FederatedData:
     r"""Return the rows of a CSV file as a federation: each value of the client column is a client.
 
     Parameters
@@ -55,7 +55,7 @@ def csv(
 
     Returns
     -------
-    Described
+    FederatedData
         ``x``: float32, (rows, features), in the order numeric, categorical; ``y``: int32, or float32 for a regression.
         ``data.features``, ``data.classes`` and ``data.clients`` have the names.
 
