@@ -11,7 +11,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 BROUGHT = {"jaxlib": "jax", "PIL": "matplotlib", "grpc": "flwr", "cryptography": "flwr", "starlette": "flwr"}
 """Packages that are a part of another one, or that it cannot do without."""
 IMPORTED_AS = {"mlflow": "mlflow-skinny", "tensorboardX": "tensorboardx"}
-NAMED = {"sklearn"}
+NAMED = {"pyarrow", "sklearn"}
 """Who lacks them is told what to install."""
 
 

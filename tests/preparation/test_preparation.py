@@ -86,7 +86,7 @@ def test_numbers_of_numpy_become_pythons_own() -> None:
         ({"mean": [1.0]}, "mean needs a number for each of 5 features, got 1"),
         ({"scale": [1.0, 0.0, 1.0, 1.0, 1.0]}, "scale positive"),
         ({"mean": [float("nan")] * 5}, "mean must be finite"),
-        ({"columns": []}, "Columns need different names, got none"),
+        ({"columns": [], "mean": [1.0], "scale": []}, "mean needs a number for each of 0 features, got 1"),
         ({"columns": [{"name": "a", "kind": "date"}]}, 'must be "numeric" or "categorical", got \'date\''),
         ({"columns": [{"name": 3, "kind": "numeric"}]}, "int in place of str"),
         ({"columns": [{"name": "a", "kind": "numeric", "median": float("nan"), "indicator": True}]}, "must be finite"),

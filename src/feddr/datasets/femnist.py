@@ -16,12 +16,12 @@ from typing import Literal
 import numpy as np
 
 from feddr.data import FederatedData
+from feddr.data.partition import Indices
 from feddr.datasets.download import find, folder
 from feddr.datasets.federate import Array, check_labels, gather
 from feddr.datasets.idx import read_idx
 from feddr.datasets.leaf import Users, combine, read_halves
 from feddr.datasets.npz import read_npz
-from feddr.datasets.partition import Indices
 from feddr.storage import limits
 
 CLASSES = string.digits + string.ascii_uppercase + string.ascii_lowercase

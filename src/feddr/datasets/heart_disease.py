@@ -15,9 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from feddr.data import FederatedData
+from feddr.data.split import split
 from feddr.datasets import files
 from feddr.datasets.download import Remote, folder, obtain
-from feddr.datasets.federate import Array, gather, split
+from feddr.datasets.federate import Array, gather
 
 _MIRRORS = ("https://archive.ics.uci.edu/ml/machine-learning-databases/heart-disease/",)
 HOSPITALS = ("cleveland", "hungarian", "switzerland", "va")
@@ -133,7 +134,7 @@ def heart_disease(
         for i, column in enumerate(COLUMNS):
             if column.zero_is_missing:
                 patients[patients[:, i] == 0, i] = np.nan
-    train, test = split(np.split(np.arange(len(patients)), ends[:-1]), test_share, seed)
+    train, _, test = split(np.split(np.arange(len(patients)), ends[:-1]), test_share, seed)
     for i, rows in enumerate(np.split(np.arange(len(patients)), ends[:-1])):
         for j in used:
             _fill(patients[:, j], rows, train[i], COLUMNS[j])

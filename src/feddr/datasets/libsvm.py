@@ -13,8 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from feddr.data import FederatedData
+from feddr.data.split import Partition, assign, options_of
 from feddr.datasets import files
-from feddr.datasets.federate import Array, Partition, assign, federate
+from feddr.datasets.federate import Array, federate
 
 MOST_CLASSES = 1000
 
@@ -90,17 +91,8 @@ def libsvm(
                 f"{path}: classes must be whole numbers, at most {MOST_CLASSES} of them, it has {len(values)} from "
                 f'{values[0]:g} to {values[-1]:g}; use labels="numbers".'
             )
-    clients = assign(
-        y,
-        partition,
-        num_clients,
-        seed,
-        shards_per_client=shards_per_client,
-        labels_per_client=labels_per_client,
-        beta=beta,
-        sigma=sigma,
-        min_samples=min_samples,
-    )
+    options = options_of(shards_per_client, labels_per_client, beta, sigma, min_samples)
+    clients = assign(y, partition, num_clients, seed, options)
     return federate(x, y, clients, test_share=test_share, seed=seed, standardise=standardise, classes=classes)
 
 

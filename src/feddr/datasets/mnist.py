@@ -13,12 +13,13 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from feddr.data import FederatedData
-from feddr.datasets import partition as partitions
+from feddr.data import partition as partitions
+from feddr.data.partition import Indices
+from feddr.data.split import OPTIONS, assign, check_options, options_of
 from feddr.datasets.download import Remote, find, folder, obtain
-from feddr.datasets.federate import OPTIONS, Array, assign, check_labels, check_options, draw, federate, gather
+from feddr.datasets.federate import Array, check_labels, draw, federate, gather
 from feddr.datasets.idx import read_idx
 from feddr.datasets.npz import read_npz
-from feddr.datasets.partition import Indices
 
 WITH_WRITERS = "mnist_writers.npz"
 WRITERS = "qmnist-train-labels-idx2-int.gz"
@@ -97,13 +98,7 @@ def mnist(
     """
     place, download = folder("mnist", data_dir), data_dir is None
     digits = _load(place, download, "train", writers=partition == "writer")
-    options = {
-        "shards_per_client": shards_per_client,
-        "labels_per_client": labels_per_client,
-        "beta": beta,
-        "sigma": sigma,
-        "min_samples": min_samples,
-    }
+    options = options_of(shards_per_client, labels_per_client, beta, sigma, min_samples)
     names: list[str] = []
     if partition == "writer":
         assert digits.writers is not None
@@ -111,7 +106,7 @@ def mnist(
         clients, names = _by_writer(digits.writers, num_clients, seed)
     elif partition in OPTIONS:
         clients = assign(
-            digits.labels, partition, DEFAULT_CLIENTS if num_clients is None else num_clients, seed, **options
+            digits.labels, partition, DEFAULT_CLIENTS if num_clients is None else num_clients, seed, options
         )
     else:
         raise ValueError(f"partition must be one of {', '.join([*OPTIONS, 'writer'])}, got {partition!r}.")

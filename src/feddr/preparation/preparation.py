@@ -1,6 +1,7 @@
 """The preparation of a table: from raw columns to the matrix x and the labels y, and to a JSON file and back."""
 
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -38,7 +39,7 @@ class Preparation:
     Raises
     ------
     ValueError
-        Where there are no columns, two features have one name, or mean and scale do not fit.
+        Where two columns or features have one name, or mean and scale do not fit.
 
     Examples
     --------
@@ -60,9 +61,9 @@ class Preparation:
 
     def __post_init__(self) -> None:
         for what, names in (("Columns", self.names), ("Features", self.features)):
-            twice = [name for i, name in enumerate(names) if name in names[:i]]
-            if twice or not names:
-                raise ValueError(f"{what} need different names, got {f'{twice[0]} twice' if twice else 'none'}.")
+            twice = [name for name, count in Counter(names).items() if count > 1]
+            if twice:
+                raise ValueError(f"{what} need different names, got {twice[0]} twice.")
         for what, values in (("mean", self.mean), ("scale", self.scale)):
             plain = tuple(float(value) for value in values)
             object.__setattr__(self, what, plain)
@@ -102,7 +103,7 @@ class Preparation:
             With the column that is not there, or the row whose value is missing, not a number or not a known category.
         """
         table, place = self._table(table)
-        rows = len(next(iter(table.values())))
+        rows = len(next(iter(table.values()), ()))
         x = np.empty((rows, len(self.features)), np.float32)
         j = 0
         for column in self.columns:
@@ -132,7 +133,7 @@ class Preparation:
         ValueError
             With the row whose label is missing, not a class or not a number.
         """
-        values, place = as_column(column), _place(column)
+        values, place = as_column(column), place_of(column)
         name = self.label or "y"
         if not self.classes:
             return cols.numbers(name, values, place).astype(np.float32)
@@ -197,14 +198,14 @@ class Preparation:
             lengths = {name: len(values) for name, values in found.items()}
             if len(set(lengths.values())) != 1:
                 raise ValueError(f"Columns need one length, got {lengths}.")
-            return found, _place(table)
+            return found, place_of(table)
         array = np.asarray(table)
         if array.ndim != 2 or array.shape[1] != len(self.names):
             raise ValueError(
                 f"An array needs shape (rows, {len(self.names)}), a column for each of {cols.listed(self.names)}, got "
                 f"shape {array.shape}; a single row is array[None]."
             )
-        return dict(zip(self.names, array.T, strict=True)), _place(table)
+        return dict(zip(self.names, array.T, strict=True)), place_of(table)
 
 
 def as_column(values: Any) -> NDArray[Any]:
@@ -216,7 +217,8 @@ def as_column(values: Any) -> NDArray[Any]:
     return found if found.dtype.kind in "biuf" else found.astype(object)
 
 
-def _place(table: Any) -> Callable[[int], str]:
+def place_of(table: Any) -> cols.Place:
+    """Return words for where a row of a table is: its line in a file, or its entry in the index."""
     index = getattr(table, "index", None)
     if index is None or callable(index):  # a list has a method of this name
         return lambda row: f"row {row}"

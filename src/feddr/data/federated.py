@@ -1,8 +1,4 @@
-"""Federated data: the samples of all clients in one array, with the offsets where each client begins.
-
-Clients may differ in size by any factor; nothing is padded. A federation that does not fit, or need not be there at
-once, makes the samples of a client when they are needed.
-"""
+"""Federated data: training, validation and test samples of each client, and what they are called."""
 
 import reprlib
 from collections.abc import Callable, Mapping, Sequence
@@ -13,90 +9,10 @@ from numbers import Integral
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from feddr.data import adapters, construct
+from feddr.data.samples import ClientSamples, OnDemand, Samples, concatenate, gather
+from feddr.data.split import SplitRows
 from feddr.preparation import Category, Preparation
-from feddr.validation import arrays
-
-Samples = dict[str, NDArray[np.generic]]
-"""Named arrays with one row for each sample."""
-
-
-@dataclass(frozen=True)
-class ClientSamples:
-    """The samples of all clients, one client after the other.
-
-    Client i owns the rows ``offsets[i]`` to ``offsets[i + 1]`` of every array.
-
-    Examples
-    --------
-    >>> part = ClientSamples({"x": np.arange(3.0)}, offsets=np.array([0, 2, 3]))
-    >>> part.sizes.tolist(), part.client(1)["x"].tolist()
-    ([2, 1], [2.0])
-    """
-
-    samples: Samples
-    offsets: NDArray[np.int64]
-
-    def __post_init__(self) -> None:
-        samples = {name: arrays.samples(name, array) for name, array in self.samples.items()}
-        object.__setattr__(self, "samples", samples)
-        if self.num_samples > arrays.WHOLE.max:  # the simulator counts them in 32 bits
-            raise ValueError(
-                f"A federation holds at most {arrays.WHOLE.max:,} samples, got {self.num_samples:,}; use "
-                "FederatedData.generated."
-            )
-
-    @property
-    def num_clients(self) -> int:
-        """Number of clients n."""
-        return len(self.offsets) - 1
-
-    @property
-    def num_samples(self) -> int:
-        """Number of samples of all clients together."""
-        return int(self.offsets[-1])
-
-    @property
-    def sizes(self) -> NDArray[np.int64]:
-        """Number of samples of each client."""
-        return np.diff(self.offsets)
-
-    def client(self, i: int) -> Samples:
-        """Return the samples of client i (views, not copies)."""
-        rows = slice(int(self.offsets[i]), int(self.offsets[i + 1]))
-        return {name: array[rows] for name, array in self.samples.items()}
-
-
-@dataclass(frozen=True)
-class OnDemand:
-    """Where the samples of a client come from when they are needed.
-
-    Parameters
-    ----------
-    make
-        From a client to its samples, the same whenever it is asked.
-    sizes
-        Number of samples of each client.
-    panel
-        The clients that metrics are computed on, in increasing order.
-
-    Examples
-    --------
-    >>> made = OnDemand(lambda i: {"x": np.full(2, float(i))}, sizes=np.array([2, 2]), panel=np.array([0]))
-    >>> made.client(1)["x"].tolist()
-    [1.0, 1.0]
-    """
-
-    make: Callable[[int], Mapping[str, ArrayLike]]
-    sizes: NDArray[np.int64]
-    panel: NDArray[np.int64]
-
-    def client(self, i: int) -> Samples:
-        """Make the samples of client i."""
-        samples = {name: arrays.samples(f"{name} of client {i}", array) for name, array in self.make(i).items()}
-        lengths = {name: len(array) if array.ndim else None for name, array in samples.items()}
-        if set(lengths.values()) != {int(self.sizes[i])}:
-            raise ValueError(f"Client {i} was said to have {self.sizes[i]} samples, but arrays of {lengths} were made.")
-        return samples
 
 
 @dataclass(frozen=True)
@@ -117,6 +33,8 @@ class FederatedData:
         Names of the clients: writers, hospitals, users.
     preparation
         How raw columns became ``x`` and ``y``, None where they are as they were given.
+    validation
+        Samples of each client that are kept apart for choosing settings, None where there are none.
 
     Raises
     ------
@@ -138,13 +56,15 @@ class FederatedData:
     classes: tuple[Category, ...] = ()
     clients: tuple[str, ...] = ()
     preparation: Preparation | None = None
+    validation: ClientSamples | None = None
 
     def __post_init__(self) -> None:
-        if self.test is not None and self.test.num_clients != self.train.num_clients:
-            raise ValueError(
-                f"Training and test parts must have the same clients, got {self.train.num_clients} and "
-                f"{self.test.num_clients}; a client without test samples gets an empty test part."
-            )
+        for name, part in (("test", self.test), ("validation", self.validation)):
+            if part is not None and part.num_clients != self.train.num_clients:
+                raise ValueError(
+                    f"Training and {name} parts must have the same clients, got {self.train.num_clients} and "
+                    f"{part.num_clients}; a client without {name} samples gets an empty {name} part."
+                )
         for what in ("features", "classes", "clients"):
             object.__setattr__(self, what, tuple(getattr(self, what)))
         width = int(np.prod(self.train.samples["x"].shape[1:])) if "x" in self.train.samples else 0
@@ -175,6 +95,65 @@ class FederatedData:
     def client(self, i: int) -> Samples:
         """Return the training samples of client i."""
         return self.train.client(i) if self.on_demand is None else self.on_demand.client(i)
+
+    def __repr__(self) -> str:
+        kind = f"{len(self.classes)} classes: {_some(self.classes)}" if self.classes else "no classes"
+        n = self.num_clients
+        lines = [
+            f"FederatedData with {n:,} client{'s' if n > 1 else ''}"
+            + (f": {_some(self.clients)}" if self.clients else ""),
+            *(f"  {name}: {_described(part)}" for name, part in self._parts().items()),
+            *([f"  features: {_some(self.features)}"] if self.features else []),
+            f"  {kind}",
+            *(["  samples are made on demand; those in memory are of the panel"] if self.on_demand else []),
+        ]
+        return "\n".join(lines)
+
+    def _parts(self) -> dict[str, ClientSamples]:
+        """Return the parts that are there, by name."""
+        parts = {"train": self.train, "validation": self.validation, "test": self.test}
+        return {name: part for name, part in parts.items() if part is not None}
+
+    from_frame = classmethod(construct.from_frame)
+    from_arrays = classmethod(construct.from_arrays)
+    from_torch = classmethod(adapters.from_torch)
+    from_huggingface = classmethod(adapters.from_huggingface)
+
+    @classmethod
+    def from_rows(
+        cls,
+        samples: Samples,
+        rows: SplitRows,
+        clients: Sequence[str] = (),
+        preparation: Preparation | None = None,
+        classes: Sequence[Category] = (),
+    ) -> "FederatedData":
+        """Build a federation from samples in one place and the rows of each client in each part, copied once.
+
+        Parameters
+        ----------
+        samples
+            Named arrays with one row a sample.
+        rows
+            The rows of each client for training, validation and testing.
+        clients
+            Names of the clients.
+        preparation
+            How raw columns became the samples; it names the features and the classes.
+        classes
+            Labels of the classes where there is no preparation.
+        """
+        train, validation, test = (None if part is None else gather(samples, part) for part in rows)
+        assert train is not None
+        return cls(
+            train,
+            test,
+            features=() if preparation is None else preparation.features,
+            classes=tuple(classes) if preparation is None else preparation.classes,
+            clients=tuple(clients),
+            preparation=preparation,
+            validation=validation,
+        )
 
     @classmethod
     def generated(
@@ -221,7 +200,7 @@ class FederatedData:
         if len(chosen) == 0 or chosen[0] < 0 or chosen[-1] >= n:
             raise ValueError(f"The panel must be clients from 0 to {n - 1}, got {panel}.")
         source = OnDemand(make, counts, chosen)
-        return cls(_concatenate([source.client(int(i)) for i in chosen], "panel"), on_demand=source)
+        return cls(concatenate([source.client(int(i)) for i in chosen], "panel"), on_demand=source)
 
     @classmethod
     def from_clients(
@@ -237,41 +216,13 @@ class FederatedData:
         test
             The same for test samples; a client may have none.
         """
-        part = _concatenate(train, "train")
+        part = concatenate(train, "train")
         empty = np.flatnonzero(part.sizes == 0)
         if len(empty):
             raise ValueError(
                 f"Every client needs at least one training sample, client {empty[0]} has none; leave it out."
             )
-        return cls(part, None if test is None else _concatenate(test, "test"))
-
-
-def _concatenate(clients: Sequence[Mapping[str, ArrayLike]], part: str) -> ClientSamples:
-    if len(clients) == 0:
-        raise ValueError(f"A federation needs at least one client, got an empty list for {part}.")
-    names = sorted(clients[0])
-    if not names:
-        raise ValueError(f"Every client needs at least one named array, {part} client 0 has none; give {{'x': ...}}.")
-    pieces: dict[str, list[NDArray[np.generic]]] = {name: [] for name in names}
-    sizes = []
-    for i, client in enumerate(clients):
-        if sorted(client) != names:
-            raise ValueError(f"Every client needs the arrays {names}, {part} client {i} has {sorted(client)}.")
-        rows = {name: arrays.samples(f"{name} of {part} client {i}", client[name]) for name in names}
-        lengths = {name: array.shape[0] if array.ndim else None for name, array in rows.items()}
-        if None in lengths.values() or len(set(lengths.values())) != 1:
-            raise ValueError(f"The arrays of a client need one row a sample, {part} client {i} has lengths {lengths}.")
-        for name, array in rows.items():
-            first = pieces[name][0] if pieces[name] else array
-            if array.shape[1:] != first.shape[1:]:
-                raise ValueError(
-                    f"Samples of all clients need one shape, {part} client {i} has {name} of shape {array.shape[1:]}, "
-                    f"client 0 has {first.shape[1:]}."
-                )
-            pieces[name].append(array)
-        sizes.append(len(rows[names[0]]))
-    offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-    return ClientSamples({name: np.concatenate(parts) for name, parts in pieces.items()}, offsets)
+        return cls(part, None if test is None else concatenate(test, "test"))
 
 
 def _whole(what: str, values: ArrayLike) -> NDArray[np.int64]:
@@ -280,3 +231,16 @@ def _whole(what: str, values: ArrayLike) -> NDArray[np.int64]:
     if given.ndim != 1 or given.dtype.kind not in "iuf" or not np.array_equal(given, np.floor(given)):
         raise ValueError(f"{what} must be whole numbers, one a client, got {reprlib.repr(values)}; round them first.")
     return given.astype(np.int64)
+
+
+def _some(names: Sequence[object], most: int = 5) -> str:
+    shown = ", ".join(reprlib.repr(str(name)).strip("'") for name in names[:most])
+    return shown if len(names) <= most else f"{shown}, ... ({len(names):,})"
+
+
+def _described(part: ClientSamples) -> str:
+    arrays = ", ".join(
+        f"{name} {' x '.join(map(str, a.shape[1:])) or 'one'} {a.dtype}" for name, a in list(part.samples.items())[:4]
+    )
+    few, most = int(part.sizes.min()), int(part.sizes.max())
+    return f"{part.num_samples:,} samples ({few:,} to {most:,} a client), {arrays}"

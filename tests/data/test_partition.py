@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from feddr.datasets import partition
-from feddr.datasets.partition import Indices
+from feddr.data import partition
+from feddr.data.partition import Indices
 
 Make = Callable[[list[int], int, int], list[Indices]]
 PARTITIONS: dict[str, Make] = {
