@@ -1,7 +1,8 @@
 """The problem: minimise F(x) = sum_i w_i f_i(x) + g(x)."""
 
+import warnings
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -13,6 +14,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from feddr import precision, tree
 from feddr.data import ClientSamples, FederatedData
+from feddr.data.tables import WEIGHT
+from feddr.data.weighting import ClassWeight, weighted
 from feddr.models import Model
 from feddr.prox import Regulariser, Zero
 from feddr.tree import Tree
@@ -91,23 +94,30 @@ class Problem:
         weights: str | ArrayLike = "uniform",
         seed: int = 0,
         curvature: Bounds | Callable[[int], Bounds] | None = None,
+        class_weight: ClassWeight | None = None,
     ) -> "Problem":
         """Cross-entropy of ``model`` on features ``x`` and labels ``y``.
 
         A model with one score for each class takes labels 0 to C - 1; ``models.linear`` takes labels 0 and 1.
         ``seed`` draws the start.
+
+        Where the data have an array ``sample_weight``, or there are weights of classes, f_i is the weighted mean
+        sum_j a_ij loss_ij / sum_j a_ij with a_ij = sample_weight x class_weight, and ``weights="samples"`` gives client
+        i the weight sum_j a_ij. ``class_weight`` is a mapping from labels to weights, or ``"balanced"``: all classes
+        weigh the same over the training samples of all clients, as in scikit-learn. Accuracies count every sample once.
         """
         classes = model.num_outputs or 2
         _check_labels(data.train, classes, "train")
         if data.test is not None:
             _check_labels(data.test, classes, "test")
+        data, weights = weighted(data, weights, class_weight, classes)
 
         def loss(params: Tree, batch: Any) -> jax.Array:
             scores, y = model.apply(params, batch["x"]), batch["y"]
             if not model.num_outputs:
-                return jnp.logaddexp(0.0, scores) - y * scores
+                return _times_weight(jnp.logaddexp(0.0, scores) - y * scores, batch)
             own = y[:, None] == jnp.arange(model.num_outputs)  # a gather's gradient is a scatter, which is slow
-            return jax.nn.logsumexp(scores, axis=-1) - jnp.sum(jnp.where(own, scores, 0), axis=-1)
+            return _times_weight(jax.nn.logsumexp(scores, axis=-1) - jnp.sum(jnp.where(own, scores, 0), axis=-1), batch)
 
         def correct(params: Tree, batch: Any) -> jax.Array:
             scores = model.apply(params, batch["x"])
@@ -130,10 +140,15 @@ class Problem:
         seed: int = 0,
         curvature: Bounds | Callable[[int], Bounds] | None = None,
     ) -> "Problem":
-        """Half the squared error of ``model`` on features ``x`` and targets ``y``."""
+        """Half the squared error of ``model`` on features ``x`` and targets ``y``.
+
+        An array ``sample_weight`` of the data counts as in ``classification``.
+        """
+        _check_arrays("Regression", data.train, "train")
+        data, weights = weighted(data, weights)
 
         def loss(params: Tree, batch: Any) -> jax.Array:
-            return 0.5 * (model.apply(params, batch["x"]) - batch["y"]) ** 2
+            return _times_weight(0.5 * (model.apply(params, batch["x"]) - batch["y"]) ** 2, batch)
 
         if curvature is None and model.is_linear:
             curvature = _linear_curvature(data, 1.0)
@@ -233,6 +248,11 @@ class Problem:
         """Refuse a loss that is not one real number for each sample, before any time is spent."""
         batch = {name: array[:2] for name, array in self.data.train.samples.items()}
         rows = len(next(iter(batch.values())))
+        if WEIGHT in batch and not self._uses(WEIGHT, batch):
+            warnings.warn(
+                f"The array {WEIGHT} is not used by the loss; multiply the loss of each sample by it, or leave it out.",
+                stacklevel=4,
+            )
         for name, function in (("loss", self.loss), ("correct", self.correct)):
             if function is None:
                 continue
@@ -248,6 +268,16 @@ class Problem:
                     f"{name} must return one value for each sample, for {rows} samples it returned shape {shape}; "
                     "do not average over the batch."
                 )
+
+    def _uses(self, name: str, batch: Mapping[str, NDArray[Any]]) -> bool:
+        """Return whether the loss depends on this array of a batch."""
+        rest = precision.samples({other: array for other, array in batch.items() if other != name}, np.float32)
+        params = tree.cast(self.init, np.float32)
+        traced = jax.make_jaxpr(lambda array: self.loss(params, {**rest, name: array}))(
+            precision.samples({name: batch[name]}, np.float32)[name]
+        )
+        (given,), outputs = traced.jaxpr.invars, traced.jaxpr.outvars
+        return any(given is used for equation in traced.jaxpr.eqns for used in equation.invars) or given in outputs
 
 
 def client_weights(weights: str | ArrayLike, data: FederatedData) -> NDArray[np.float64]:
@@ -362,8 +392,11 @@ def _linear_curvature(data: FederatedData, largest: float) -> Callable[[int], Bo
     """Return the bounds for a loss of ``x . weight + bias`` whose second derivative is between 0 and ``largest``."""
 
     def bounds(i: int) -> Bounds:
-        x = np.asarray(data.client(i)["x"], np.float64)
+        samples = data.client(i)
+        x = np.asarray(samples["x"], np.float64)
         with_bias = np.column_stack([x, np.ones(len(x))])
+        if WEIGHT in samples:
+            with_bias *= np.sqrt(np.asarray(samples[WEIGHT], np.float64))[:, None]
         return 0.0, largest * float(np.linalg.norm(with_bias, 2)) ** 2 / len(x)
 
     return bounds
@@ -373,10 +406,27 @@ def _dtype(x: Tree) -> np.dtype[Any]:
     return np.dtype(np.result_type(*[leaf.dtype for leaf in tree.leaves(x)]))
 
 
-def _check_labels(part: ClientSamples, classes: int, name: str) -> None:
+def _times_weight(losses: jax.Array, batch: Any) -> jax.Array:
+    return losses * batch[WEIGHT] if WEIGHT in batch else losses
+
+
+def _check_arrays(who: str, part: ClientSamples, name: str) -> None:
     missing: Sequence[str] = sorted({"x", "y"} - set(part.samples))
     if missing:
-        raise ValueError(f"Classification needs the arrays x and y, the {name} data has no {missing[0]}.")
+        raise ValueError(f"{who} needs the arrays x and y, the {name} data has no {missing[0]}.")
+    shape = part.samples["y"].shape
+    if len(shape) != 1:
+        raise ValueError(f"{who} needs one label a sample, the {name} data has y of shape {shape}; use y[:, 0].")
+    unused = sorted(set(part.samples) - {"x", "y", WEIGHT})
+    if unused and name == "train":
+        warnings.warn(
+            f"The arrays {', '.join(unused)} are not used by the loss; leave them out, or write a loss of your own.",
+            stacklevel=4,
+        )
+
+
+def _check_labels(part: ClientSamples, classes: int, name: str) -> None:
+    _check_arrays("Classification", part, name)
     y = part.samples["y"].astype(np.float64)
     wrong = np.flatnonzero((y < 0) | (y >= classes) | (y != np.floor(y)))
     if len(wrong):
