@@ -145,10 +145,17 @@ class Problem:
         An array ``sample_weight`` of the data counts as in ``classification``.
         """
         _check_arrays("Regression", data.train, "train")
+        if model.num_outputs > 1:
+            raise ValueError(
+                f"Regression needs a model with one output, got {model.num_outputs}; use models.linear, or an mlp "
+                "whose last size is 1."
+            )
         data, weights = weighted(data, weights)
 
         def loss(params: Tree, batch: Any) -> jax.Array:
-            return _times_weight(0.5 * (model.apply(params, batch["x"]) - batch["y"]) ** 2, batch)
+            outputs = model.apply(params, batch["x"])
+            outputs = outputs[:, 0] if model.num_outputs else outputs
+            return _times_weight(0.5 * (outputs - batch["y"]) ** 2, batch)
 
         if curvature is None and model.is_linear:
             curvature = _linear_curvature(data, 1.0)

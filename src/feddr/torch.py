@@ -5,6 +5,7 @@ travel by their PyTorch names, as a dict of NumPy arrays: ``{"0.weight": ..., "0
 """
 
 import copy
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from feddr import precision, tree
 from feddr.data import ClientSamples, FederatedData, Samples
+from feddr.data.tables import WEIGHT
 from feddr.problem import Bounds, client_weights, gradient_mapping, sample_weights, start
 from feddr.prox import Regulariser, Zero
 from feddr.tree import Tree
@@ -114,6 +116,11 @@ class TorchProblem:
                     f"A layer needs its statistics beforehand, {type(layer).__name__} {name} has seen no data; "
                     "show it some samples in training mode, or use GroupNorm."
                 )
+        if WEIGHT in self.data.train.samples and self.loss is cross_entropy:
+            warnings.warn(
+                f"The array {WEIGHT} is not used by the loss; give a loss that multiplies by it, or leave it out.",
+                stacklevel=3,
+            )
         batch = {name: array[:2] for name, array in self.data.train.samples.items()}
         rows = len(next(iter(batch.values())))
         with torch.no_grad():

@@ -65,6 +65,8 @@ class Config:
         Draws the start of the model.
     weights
         Of the clients, as in ``feddr.Problem``.
+    class_weight
+        As in ``feddr.Problem.classification``.
     rounds, seed, precision, evaluate_every, personal, certify, on_bad_client
         As in ``feddr.simulate``; only FedDR has certificates.
     engine
@@ -96,6 +98,7 @@ class Config:
     seed: int = 0
     init_seed: int = 0
     weights: Literal["uniform", "samples"] = "uniform"
+    class_weight: Literal["balanced"] | None = None
     precision: Literal["float32", "float64"] = "float32"
     evaluate_every: int = 10
     personal: bool = False

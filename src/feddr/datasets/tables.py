@@ -37,7 +37,7 @@ def csv(
     sample_weight: str | None = None,
     ignore: Sequence[str] = (),
     missing: Literal["refuse", "median"] = "refuse",
-    reference: Literal["first", "none"] | Mapping[str, str] = "none",
+    reference: Literal["first", "none"] | Mapping[str, str | float] = "none",
     unknown: Literal["refuse", "zeros"] = "refuse",
     validation_share: float = 0.0,
     stratify: bool = False,
