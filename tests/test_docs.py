@@ -228,6 +228,27 @@ def test_the_code_of_adding_your_own_runs(line: int, code: str, tmp_path: Path) 
     runpy.run_path(str(program))
 
 
+def test_train_on_your_own_data_runs_and_shows_what_it_prints(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The page is one program, from the files of four hospitals to a new patient, and an experiment in TOML."""
+    page = DOCS / "TRAIN.md"
+    text = page.read_text(encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    Path("train.py").write_text("\n".join(code for _, code in blocks(page, "python")))
+    values = runpy.run_path("train.py")
+    printed = capsys.readouterr().out.splitlines()
+    shown = re.findall(r"^    (.*)$", FENCE.sub("", text), re.MULTILINE)
+    assert len(shown) > 11
+    assert [line for line in shown if line not in printed] == []
+    ours, theirs = values["agreed"], values["data"].preparation
+    assert (ours.names, ours.classes) == (theirs.names, theirs.classes)
+    ((_, experiment),) = blocks(page, "toml")
+    Path("ages.toml").write_text(experiment)
+    problem, _ = feddr.config.build(feddr.config.load("ages.toml"))
+    assert problem.data.clients == values["data"].clients
+
+
 @pytest.mark.parametrize("page", PAGES, ids=named)
 def test_names_and_arguments_in_code_exist(page: Path) -> None:
     for line, code in blocks(page, "python"):

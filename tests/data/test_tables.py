@@ -1,7 +1,7 @@
 """Tables and arrays as people have them: columns, categories, missing values, splits, weights and refusals."""
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -77,7 +77,7 @@ def test_a_csv_file_and_its_frame_are_one_federation(tmp_path: Any) -> None:
     for part, same in ((one.train, other.train), (one.test, other.test)):
         assert part is not None
         assert same is not None
-        np.testing.assert_allclose(part.samples["x"], same.samples["x"], rtol=1e-6)
+        assert np.allclose(part.samples["x"].astype(float), same.samples["x"].astype(float), rtol=1e-6)
         assert part.samples["y"].tolist() == same.samples["y"].tolist()
     # New rows, read by pandas as numbers or as texts, are prepared alike.
     assert other.preparation is not None
@@ -244,12 +244,13 @@ def test_images_of_bytes_become_numbers_up_to_one() -> None:
     assert data.train.samples["x"].max() == np.float32(230 / 255)
     assert data.classes == (1, 2)
     flat = images.reshape(4, 6)
-    for refused in (
+    refusals: tuple[Callable[[], FederatedData], ...] = (
         lambda: FederatedData.from_arrays(flat, [1, 2, 1, 2], partition="iid", num_clients=2),
         lambda: FederatedData.from_clients([{"x": images}]),
         lambda: FederatedData.from_clients([{"x": flat}]),
         lambda: FederatedData.generated(lambda _: {"x": flat}, [4]),
-    ):
+    )
+    for refused in refusals:
         with pytest.raises(
             ValueError, match=r"must not be bytes, .* got uint8 of shape .*; use x / 255 for pixels and"
         ):

@@ -7,7 +7,7 @@ import pytest
 
 from feddr import FederatedData
 
-torch = pytest.importorskip("torch", reason="needs PyTorch: pip install torch==2.13.0")
+torch: Any = pytest.importorskip("torch", reason="needs PyTorch: pip install torch==2.13.0")
 
 
 def test_a_tensor_dataset_is_split_as_pytorch_splits_it() -> None:
@@ -61,10 +61,11 @@ def test_hugging_face_data_sets_become_federations() -> None:
         assert (data.clients, data.classes) == (("ann", "bob"), ("cat", "dog"))
         assert data.train.sizes.tolist() == [2, 3]
         assert sorted(data.train.client(0)["y"].tolist()) == [0, 1]
+        assert data.train.samples["x"].max() == np.float32(200 / 255)
     parts = [whole.filter(lambda row, w=w: row["writer"] == w) for w in ("ann", "bob")]
-    same = FederatedData.from_huggingface([part.with_format("numpy") for part in parts], "image", "label")
-    assert same.train.samples["y"].tolist() == data.train.samples["y"].tolist()
-    assert same.train.samples["x"].max() == np.float32(200 / 255)
+    same = FederatedData.from_huggingface(parts, "image", "label")
+    for name in ("x", "y"):
+        assert same.train.samples[name].tolist() == data.train.samples[name].tolist()
     with pytest.raises(ValueError, match="needs client, the column of owners, for a DatasetDict"):
         FederatedData.from_huggingface(datasets.DatasetDict(train=whole, test=whole), "image", "label")
 
@@ -72,7 +73,7 @@ def test_hugging_face_data_sets_become_federations() -> None:
 def test_weights_that_no_loss_uses_are_named() -> None:
     from feddr.torch import TorchProblem, cross_entropy
 
-    rows = {"x": np.ones((2, 1), np.float32), "y": [0, 1], "sample_weight": [1.0, 2.0]}
+    rows: dict[str, Any] = {"x": np.ones((2, 1), np.float32), "y": [0, 1], "sample_weight": [1.0, 2.0]}
     data = FederatedData.from_clients([rows])
     with pytest.warns(UserWarning, match="The array sample_weight is not used by the loss"):
         TorchProblem(torch.nn.Linear(1, 2), data)

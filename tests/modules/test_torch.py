@@ -192,7 +192,7 @@ class Scaled(torch.nn.Module):  # type: ignore[misc]
 
 
 @pytest.mark.parametrize("net", [torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(6, 2)), Scaled()], ids=type)
-@pytest.mark.parametrize("dtype", [np.uint8, np.int64, bool])
+@pytest.mark.parametrize("dtype", [np.int16, np.int64, bool])
 def test_pixels_are_numbers_to_a_module(net: Any, dtype: Any) -> None:
     images = np.random.default_rng(0).integers(0, 255, (5, 2, 3)).astype(dtype)
     whole, real = (
@@ -207,7 +207,7 @@ def test_pixels_are_numbers_to_a_module(net: Any, dtype: Any) -> None:
     assert runs[0].history.last.F == runs[1].history.last.F
 
 
-@pytest.mark.parametrize("dtype", [np.uint8, np.int64])
+@pytest.mark.parametrize("dtype", [np.int16, np.int64])
 def test_tokens_stay_whole(dtype: Any) -> None:
     net = torch.nn.Sequential(torch.nn.Embedding(9, 2), torch.nn.Flatten(), torch.nn.Linear(6, 2))
     tokens = np.array([[0, 8, 3], [1, 1, 2]], dtype)

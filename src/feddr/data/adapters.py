@@ -235,7 +235,17 @@ def _owned(
 
 
 def _read(who: str, dataset: Any, x: str, y: str) -> tuple[NDArray[Any], NDArray[Any]]:
-    return _stacked(who, list(_take(who, dataset, x))), _column(_take(who, dataset, y))
+    rows = list(_take(who, dataset, x))
+    if _element(getattr(dataset, "features", {}).get(x)) == "uint8":  # which may come as lists of whole numbers
+        rows = [np.asarray(row, np.uint8) for row in rows]
+    return _stacked(who, rows), _column(_take(who, dataset, y))
+
+
+def _element(feature: Any) -> str:
+    """Return the type of the numbers of a feature of Hugging Face, which may be a sequence of sequences."""
+    while hasattr(feature, "feature"):
+        feature = feature.feature
+    return str(getattr(feature, "dtype", ""))
 
 
 def _take(who: str, dataset: Any, name: str) -> Any:

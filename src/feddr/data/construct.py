@@ -98,7 +98,7 @@ def from_frame(
     >>> rows = pd.DataFrame({"hospital": ["a", "a", "b"], "age": [61, 48, 70], "ill": ["yes", "no", "yes"]})
     >>> data = feddr.FederatedData.from_frame(rows, client="hospital", label="ill", test_share=0)
     >>> data.clients, data.features, data.classes, data.train.samples["y"].tolist()
-    (('a', 'b'), ('age',), ('no', 'yes'), [0, 1, 1])
+    (('a', 'b'), ('age',), ('no', 'yes'), [1, 0, 1])
     """
     if not hasattr(frame, "columns"):
         raise ValueError(f"from_frame needs a DataFrame, got a {type(frame).__name__}; use from_arrays for arrays.")

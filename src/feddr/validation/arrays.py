@@ -19,7 +19,7 @@ def samples(what: str, values: ArrayLike) -> NDArray[Any]:
     if found.dtype == np.uint8 and found.ndim > 1:
         raise ValueError(
             f"{what} must not be bytes, which may be pixels or counts, got uint8 of shape {found.shape}; use x / 255 "
-            "for pixels and astype(float) for counts."
+            "for pixels and astype(int) for counts and tokens."
         )
     if np.can_cast(found.dtype, np.int32) or found.dtype.kind == "f":
         return found
