@@ -49,6 +49,7 @@ def common_preparation(
 
     Examples
     --------
+    >>> from feddr.preparation import site_statistics
     >>> sites = [site_statistics({"age": [40.0]}, ["age"]), site_statistics({"age": [50.0, 60.0]}, ["age"])]
     >>> common_preparation(sites, standardise=True).mean
     (50.0,)
