@@ -106,7 +106,11 @@ def table(summary: "Summary") -> "Table":
     rows = Table("for each client", title_justify="left")
     for column in ("min", "median", "max", "all together"):
         rows.add_column(column, justify="right")
-    counted = [("training samples", summary.train, True), ("test samples", summary.test, bool(summary.test.any()))]
+    counted = [
+        ("training samples", summary.train, True),
+        ("validation samples", summary.validation, bool(summary.validation.any())),
+        ("test samples", summary.test, bool(summary.test.any())),
+    ]
     for label, sizes, shown in counted:
         if shown:
             low, middle, high = np.min(sizes), np.median(sizes), np.max(sizes)

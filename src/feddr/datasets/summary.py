@@ -3,7 +3,7 @@
 import csv
 import itertools
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
@@ -34,6 +34,8 @@ class Summary:
         Training samples of each client in each column.
     are_classes
         Whether the columns are classes.
+    validation
+        Number of validation samples of each client; empty where there is no such part.
     """
 
     clients: tuple[str, ...]
@@ -43,6 +45,7 @@ class Summary:
     columns: tuple[str, ...]
     counts: NDArray[np.int64]
     are_classes: bool
+    validation: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
 
     @property
     def shares(self) -> NDArray[np.float64]:
@@ -98,7 +101,7 @@ def summarise(data: FederatedData) -> Summary:
     y = data.train.samples["y"]
     are_classes = np.issubdtype(y.dtype, np.integer) and int(y.min(initial=0)) >= 0
     if are_classes:
-        parts = [part for part in (data.train, data.test) if part is not None]
+        parts = [part for part in (data.train, data.validation, data.test) if part is not None]
         largest = max(int(part.samples["y"].max(initial=0)) for part in parts)
         codes, width = y.astype(np.int64), max(largest + 1, len(classes))
         columns = tuple(map(str, classes)) or tuple(map(str, range(width)))
@@ -113,6 +116,7 @@ def summarise(data: FederatedData) -> Summary:
         columns=columns,
         counts=_histograms(data.train, codes, width),
         are_classes=bool(are_classes),
+        validation=np.zeros(0, np.int64) if data.validation is None else data.validation.sizes,
     )
 
 
