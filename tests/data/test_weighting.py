@@ -40,8 +40,8 @@ def minimiser(problem: feddr.Problem) -> Any:
             x = back(v)
             return w @ problem.loss(x, samples) + problem.regulariser.value(x)
 
-        gradient, hessian = jax.grad(F), jax.hessian(F)
-        for _ in range(30):
+        gradient, hessian = jax.jit(jax.grad(F)), jax.jit(jax.hessian(F))
+        for _ in range(12):
             flat = flat - np.linalg.solve(hessian(flat), gradient(flat))
         assert np.abs(gradient(flat)).max() < 1e-10
         return back(flat)
