@@ -215,7 +215,7 @@ def from_arrays(
         table |= dict(zip(columns_of_x, arrays.samples("X", x).T, strict=True))
     elif standardise or missing != "refuse":
         raise ValueError(f"standardise and missing are for X of 2 axes, got shape {x.shape}; leave them out.")
-    roles = tables.Roles(label_name, columns_of_x, (), weight_name if sample_weight is not None else None)
+    roles = tables.ColumnRoles(label_name, columns_of_x, (), weight_name if sample_weight is not None else None)
     found = tables.prepare(
         table,
         rows,

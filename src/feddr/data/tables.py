@@ -19,7 +19,7 @@ WEIGHT = "sample_weight"
 """The array of a federation that weights its samples in the loss."""
 
 
-class Roles(NamedTuple):
+class ColumnRoles(NamedTuple):
     """Which columns of a table hold what."""
 
     label: str
@@ -45,7 +45,7 @@ def check_roles(
     categorical: Sequence[str],
     sample_weight: str | None = None,
     ignore: Sequence[str] = (),
-) -> Roles:
+) -> ColumnRoles:
     """Return which column is what; refuse columns that are not there, and warn of those that are not used."""
     for name, given in (("numeric", numeric), ("categorical", categorical), ("ignore", ignore)):
         if isinstance(given, str):
@@ -79,7 +79,7 @@ def check_roles(
             "in ignore if that is meant, else as numeric, categorical or sample_weight.",
             stacklevel=3,
         )
-    return Roles(label, tuple(numeric), tuple(categorical), sample_weight)
+    return ColumnRoles(label, tuple(numeric), tuple(categorical), sample_weight)
 
 
 def by_client(table: Any, client: str) -> tuple[tuple[str, ...], list[Indices]]:
@@ -99,7 +99,7 @@ def by_client(table: Any, client: str) -> tuple[tuple[str, ...], list[Indices]]:
 def prepare(
     table: Any,
     clients: Sequence[Indices],
-    roles: Roles,
+    roles: ColumnRoles,
     *,
     regression: bool,
     standardise: bool,
