@@ -17,7 +17,7 @@ help:  ## show this list
 	@touch $@
 
 run: .venv/ready  ## FedDR as it is beside six tuned methods on a heterogeneous federation, about a minute
-	@$(BIN)/feddr compare experiments/first.toml
+	@$(BIN)/feddr compare src/feddr/experiments/first.toml
 
 test: lint types tests  ## lint, types and tests
 

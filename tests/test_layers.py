@@ -21,7 +21,7 @@ LAYERS = (
     ("engines",),
     ("testing",),
     # what is made of runs
-    ("config", "runs", "report", "tune", "reproduce", "flower", "deploy", "plots.tune", "plots.reproduce"),
+    ("config", "experiments", "runs", "report", "tune", "reproduce", "flower", "deploy", "plots.tune", "plots.reproduce"),
     # what people type
     ("commands",),
     ("__main__",),

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 import feddr
 from feddr import algorithms, config, datasets, delays, models, prox, sampling
 from feddr.config import Component, ConfigError, components, toml
+from feddr.experiments import FOLDER
 
 SMALL: Mapping[str, Any] = {
     "name": "small",
@@ -172,7 +173,7 @@ def test_every_value_is_read_back_as_it_was_written(value: Any) -> None:
 
 
 def test_the_experiments_of_the_project_are_right() -> None:
-    paths = sorted((Path(__file__).parents[2] / "experiments").glob("*.toml"))
+    paths = sorted(FOLDER.glob("*.toml"))
     assert paths
     for path in paths:
         config.build(config.load(path))

@@ -3,6 +3,7 @@
 The modules::
 
     main             the list of commands, and errors as one line with an exit code
+    example          feddr example
     run              feddr run, feddr compare
     theory           feddr theory; theory_answer formats its answer
     data             feddr data

@@ -10,6 +10,7 @@ import feddr
 from feddr.commands.console import REFUSED, complain
 from feddr.commands.data import data
 from feddr.commands.deploy import app as deploy
+from feddr.commands.example import example
 from feddr.commands.report import report
 from feddr.commands.reproduce import reproduce
 from feddr.commands.run import HELP, run
@@ -73,6 +74,7 @@ def main() -> None:
     app(prog_name="feddr")
 
 
+app.command()(example)
 for name, summary in HELP.items():
     app.command(name, help=summary)(run)
 app.command()(theory)
