@@ -36,7 +36,8 @@ class Row:
     gradient_mapping
         Norm of G_1(xbar), which is the gradient of f where g = 0, for every algorithm alike.
     sparsity
-        Share of the entries of xbar that are exactly zero.
+        Share of exact zeros among the entries of xbar that g acts on, so without those that its mask leaves alone; of
+        all entries where there is no g.
     local_steps
         Gradients computed by the local solvers.
     prox_error

@@ -173,12 +173,17 @@ TIME = TableColumn("virtual\ntime", lambda row: row.time, _tenths)
 
 
 def table(outcomes: Sequence[Outcome]) -> Table:
-    """Return the last rows as a table, the best of each column in bold; a method that diverged has no numbers."""
+    """Return the last rows as a table; a method that diverged has no numbers.
+
+    The best of each column is in bold, where all methods that have finished are of one length.
+    """
     rows = [None if outcome.diverged else outcome.history.last for outcome in outcomes]
+    finished = [row for row, outcome in zip(rows, outcomes, strict=True) if row and outcome.status == "finished"]
+    rivals = finished if len({row.round for row in finished}) == 1 else []
     timed = any(row is not None and not math.isnan(row.time) for row in rows)
     columns = (*COLUMNS, TIME) if timed else COLUMNS
     values = [[math.nan if row is None else column.value(row) for row in rows] for column in columns]
-    best = [_best(column, numbers) for column, numbers in zip(columns, values, strict=True)]
+    best = [_best(column, [column.value(row) for row in rivals]) for column in columns]
     result = Table(box=None, padding=(0, 1, 0, 0), header_style="dim")
     result.add_column("\nalgorithm", min_width=max(len(outcome.label) for outcome in outcomes), overflow="fold")
     for column in columns:
@@ -186,7 +191,7 @@ def table(outcomes: Sequence[Outcome]) -> Table:
     for i, outcome in enumerate(outcomes):
         title = outcome.label if outcome.status == "finished" else f"{outcome.label}\n{outcome.status}"
         cells = [
-            Text(column.text(numbers[i]), "bold" if numbers[i] == top else "")
+            Text(column.text(numbers[i]), "bold" if numbers[i] == top and rows[i] in rivals else "")
             for column, numbers, top in zip(columns, values, best, strict=True)
         ]
         result.add_row(Text(title), *cells)

@@ -3,6 +3,7 @@
 The modules::
 
     curves       metrics of one or several methods against rounds, bytes and time
+    styles       a colour for each method, dashes and markers
     timeline     what clients did when, on a virtual clock
     federation   how many samples and which labels each client has
     theory       the admissible step sizes
@@ -10,17 +11,8 @@ The modules::
     reproduce    the figures of the paper
 """
 
-from feddr.plots.curves import (
-    COLOURS,
-    LINES,
-    MARKERS,
-    curves,
-    has_personal,
-    has_time,
-    personal_curves,
-    save,
-    time_curves,
-)
+from feddr.plots.curves import curves, has_personal, has_time, personal_curves, save, time_curves
+from feddr.plots.styles import COLOURS, LINES, MARKERS, line_styles
 from feddr.plots.timeline import timeline
 
 __all__ = [
@@ -30,6 +22,7 @@ __all__ = [
     "curves",
     "has_personal",
     "has_time",
+    "line_styles",
     "personal_curves",
     "save",
     "time_curves",

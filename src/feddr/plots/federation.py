@@ -74,13 +74,13 @@ def _draw_bars(axes: "Axes", train: "NDArray[np.int64]", test: "NDArray[np.int64
     n, total = len(train), train + test
     if n <= NAMED:
         axes.barh(range(n), train, height=0.85, color=plots.COLOURS[0], label="training")
-        axes.barh(range(n), test, left=train, height=0.85, color=plots.COLOURS[4], label="test")
+        axes.barh(range(n), test, left=train, height=0.85, color=plots.COLOURS[1], label="test")
     else:
         # One shape for all of them: a bar each would be slow to draw, and too thin to be told apart.
         edges = np.arange(n + 1) - 0.5
         style: dict[str, Any] = {"orientation": "horizontal", "fill": True, "linewidth": 0}
         axes.stairs(train, edges, color=plots.COLOURS[0], label="training", **style)
-        axes.stairs(total, edges, baseline=train, color=plots.COLOURS[4], label="test", **style)
+        axes.stairs(total, edges, baseline=train, color=plots.COLOURS[1], label="test", **style)
     axes.set_xlim(0, 1.02 * total.max())
 
 

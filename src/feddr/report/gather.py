@@ -13,6 +13,7 @@ from typing import Any
 import feddr
 from feddr.config.labels import entries, labels
 from feddr.history import read_rows
+from feddr.plots.styles import line_styles
 from feddr.report import reading
 from feddr.report.clients import federation, taking_part
 from feddr.report.formatting import call, words
@@ -45,6 +46,9 @@ def gather(runs: Sequence[Path]) -> dict[str, Any]:
         Where a folder is not that of a run, or one of its files cannot be read.
     """
     found = [_run(Path(run)) for run in runs]
+    methods = [method for run in found for method in run["methods"]]
+    for method, style in zip(methods, line_styles([method.pop("algorithm") for method in methods]), strict=True):
+        method |= style._asdict()
     names = [run["name"] for run in found]
     for run in found:
         if names.count(run["name"]) > 1:
@@ -121,6 +125,7 @@ def _method(folder: Path, label: str, entry: Mapping[str, Any], note: Any, unfin
         **_common(place, history, label),
         "status": status,
         "reason": str(note.get("reason", "")),
+        "algorithm": str(entry.get("name", label)),
         "entry": words(entry),
     }
 
@@ -130,7 +135,8 @@ def _single(folder: Path) -> dict[str, Any]:
     method = _common(folder, folder / HISTORY, folder.name)
     settings = method["settings"]
     name = re.match(r"\w+", str(settings.get("algorithm", "")))
-    method |= {"label": name[0] if name else folder.name, "status": "ended", "reason": "", "entry": ""}
+    label = name[0] if name else folder.name
+    method |= {"label": label, "algorithm": label, "status": "ended", "reason": "", "entry": ""}
     deployed = (folder / LOG).is_file()
     if deployed and '"event": "end"' not in reading.text(folder / LOG)[-4096:]:
         method["status"] = "unfinished"

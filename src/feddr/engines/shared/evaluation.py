@@ -12,6 +12,7 @@ import numpy as np
 from feddr import precision, tree
 from feddr.data import ClientSamples
 from feddr.problem import Problem, gradient_mapping
+from feddr.prox.regulariser import sparsity
 from feddr.tree import Tree
 from feddr.xla import batching
 from feddr.xla.thread_pool import ThreadPool
@@ -66,7 +67,6 @@ class Evaluator:
         with precision.scope(self.dtype):
             f, g = float(sums.weighted), float(self._g(x))
             mapping = gradient_mapping(self.problem.regulariser, x, tree.cast(gradient, self.dtype), 1.0)
-        zeros = sum(int(np.sum(leaf == 0)) for leaf in tree.leaves(x))
         return {
             "F": f + g,
             "f": f,
@@ -75,7 +75,7 @@ class Evaluator:
             "train_accuracy": self._share(sums, n),
             "test_accuracy": self._test_accuracy(x),
             "gradient_mapping": tree.norm(mapping),
-            "sparsity": zeros / tree.size(x),
+            "sparsity": sparsity(self.problem.regulariser, x),
         }
 
     def value_and_gradient(self, x: Tree) -> tuple[float, Tree]:
