@@ -13,6 +13,8 @@ BROUGHT = {"jaxlib": "jax", "PIL": "matplotlib", "grpc": "flwr", "cryptography":
 IMPORTED_AS = {"mlflow": "mlflow-skinny", "tensorboardX": "tensorboardx"}
 NAMED = {"sklearn"}
 """Who lacks them is told what to install."""
+RUNNING = {"IPython"}
+"""Imported in notebooks only, where it runs already."""
 
 
 def names(requirements: list[str]) -> set[str]:
@@ -36,7 +38,7 @@ def imports(path: Path) -> dict[str, bool]:
 
 def test_every_import_is_a_dependency() -> None:
     needed = names(PROJECT["dependencies"])
-    optional = needed | NAMED
+    optional = needed | NAMED | RUNNING
     for extra in ("flower", "ray", "torch", "tensorboard", "mlflow", "modules"):
         optional |= names(PROJECT["optional-dependencies"][extra])
     missing = []

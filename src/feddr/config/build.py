@@ -157,6 +157,7 @@ def perform(
         "on_bad_client": config.on_bad_client,
         "checkpoint": checkpoint,
         "verbose": verbose,
+        "progress": False,  # who calls this shows what it likes by the callback
     }
     if isinstance(run.algorithm, Asynchronous):
         buffer = run.algorithm.buffer

@@ -16,6 +16,7 @@ from feddr.engines.result import Result, describe
 from feddr.engines.shared.client_store import BUDGET
 from feddr.engines.shared.compiled_clients import mean_work
 from feddr.engines.shared.options import EngineOptions, OnBadClient
+from feddr.engines.shared.progress import shown
 from feddr.engines.shared.run import Run
 from feddr.engines.shared.state import Callback
 from feddr.local import LocalSolver
@@ -46,6 +47,7 @@ def simulate_async(
     on_bad_client: OnBadClient = "stop",
     checkpoint: Checkpoint | str | Path | None = None,
     verbose: bool = True,
+    progress: bool | None = None,
 ) -> Result:
     """Run an asynchronous algorithm in virtual time, for a number of updates of the server.
 
@@ -80,7 +82,7 @@ def simulate_async(
         Called after each update; returning True ends the run there.
     eager
         Compute each job when it begins instead. The result is the same.
-    on_bad_client, checkpoint, verbose
+    on_bad_client, checkpoint, verbose, progress
         As in ``simulate``, with updates for rounds. An update that is skipped counts as lost.
 
     Returns
@@ -139,9 +141,10 @@ def simulate_async(
     algorithm, words, *_ = chosen = resolve(algorithm, problem, Full(), local)
     options.announce(chosen)
     engine = {"engine": "clock", "delays": clock.delays, "concurrency": places, "max_events": clock.max_events}
-    with ThreadPool(threads) as pool:
+    with ThreadPool(threads) as pool, shown(progress, type(algorithm).__name__, updates) as bar:
         run = Run(problem, algorithm, local, options, pool)
-        loop = EventLoop(run, algorithm, clock, places, updates, callback, eager)
+        callbacks = [*bar, *([] if callback is None else [callback])]
+        loop = EventLoop(run, algorithm, clock, places, updates, callbacks, eager)
         same = {} if where is None else identity(problem, algorithm, local, options, engine)
         with CheckpointManager(where, run, {"clock": loop}, same) as checkpoints:
             try:

@@ -12,8 +12,9 @@ from feddr.engines.shared.aggregation import WeightedUpload, wire_bytes
 from feddr.engines.shared.errors import check_finite, inaccurate, warn_inaccurate
 from feddr.engines.shared.options import EngineOptions
 from feddr.engines.shared.plain_clients import PlainClients
+from feddr.engines.shared.progress import shown
 from feddr.engines.shared.randomness import client_rng, sampling_rng
-from feddr.engines.shared.state import Callback, Progress, RunState
+from feddr.engines.shared.state import Callback, Progress, RunState, notify
 from feddr.history import History, Row
 from feddr.local import LocalSolver
 from feddr.sampling import Full, Sampling
@@ -33,6 +34,7 @@ def reference(
     evaluate_every: int = 10,
     callback: Callback | None = None,
     verbose: bool = True,
+    progress: bool | None = None,
 ) -> Result:
     """Run an algorithm as ``simulate`` does, in plain loops; a problem may be PyTorch's, too.
 
@@ -116,13 +118,15 @@ def reference(
         return history.last
 
     k, asked = 0, play(0, np.arange(n)) if algorithm.full_start else 0
-    while True:
-        row = evaluate(k) if k % options.evaluate_every == 0 or k == rounds else None
-        stop = callback is not None and callback(Progress(k, rounds, state, row, asked))
-        if stop or k == rounds:
-            break
-        k += 1
-        asked = play(k, sampling.draw(n, sampling_rng(seed, k)))
+    with shown(progress, type(algorithm).__name__, rounds) as callbacks:
+        callbacks += [] if callback is None else [callback]
+        while True:
+            row = evaluate(k) if k % options.evaluate_every == 0 or k == rounds else None
+            stop = notify(callbacks, Progress(k, rounds, state, row, asked))
+            if stop or k == rounds:
+                break
+            k += 1
+            asked = play(k, sampling.draw(n, sampling_rng(seed, k)))
     if history.last.round < k:
         evaluate(k)
     review(chosen, state.met)

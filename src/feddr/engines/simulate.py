@@ -22,6 +22,7 @@ from feddr.engines.shared.compiled_clients import mean_work
 from feddr.engines.shared.errors import DivergedError
 from feddr.engines.shared.executor import ClientTask
 from feddr.engines.shared.options import EngineOptions, OnBadClient
+from feddr.engines.shared.progress import shown
 from feddr.engines.shared.randomness import sampling_rng
 from feddr.engines.shared.run import Run
 from feddr.engines.shared.state import Callback, Progress, notify
@@ -53,6 +54,7 @@ def simulate(
     on_bad_client: OnBadClient = "stop",
     checkpoint: Checkpoint | str | Path | None = None,
     verbose: bool = True,
+    progress: bool | None = None,
 ) -> Result:
     """Run an algorithm for a number of rounds.
 
@@ -97,6 +99,8 @@ def simulate(
         or a folder alone; None for none.
     verbose
         Whether to print how step sizes that are "auto" were chosen; the result's settings have it in any case.
+    progress
+        Whether to show a bar while the run goes on; None for one in notebooks and terminals only.
 
     Returns
     -------
@@ -139,7 +143,7 @@ def simulate(
     measurements = measurements_for(problem, algorithm, sampling) if certify else None
     callbacks = [call for call in (measurements, callback) if call is not None]
     engine = {"engine": "simulate", "sampling": sampling, "certify": certify, **_words(clock)}
-    with ThreadPool(threads) as pool:
+    with ThreadPool(threads) as pool, shown(progress, type(algorithm).__name__, rounds) as bar:
         run = Run(problem, algorithm, local, options, pool)
         rounds_clock = None if clock is None else RoundClock(run, clock)
         parts: dict[str, Stateful] = {} if rounds_clock is None else {"clock": rounds_clock}
@@ -153,7 +157,7 @@ def simulate(
                 row = None
                 if k % options.evaluate_every == 0 or k == rounds:
                     row = run.evaluate(k, **(rounds_clock.columns() if rounds_clock else {}))
-                stop = notify(callbacks, Progress(k, rounds, run.state, row, asked))
+                stop = notify([*callbacks, *bar], Progress(k, rounds, run.state, row, asked))
                 checkpoints.after(k, last=stop or k == rounds)
                 return stop
 

@@ -58,12 +58,12 @@ class EventLoop:
         clock: Clock,
         concurrency: int,
         updates: int,
-        callback: Callback | None = None,
+        callbacks: Sequence[Callback] = (),
         eager: bool = False,
     ) -> None:
         self.run, self.algorithm, self.clock = run, algorithm, clock
         self.updates, self.eager = updates, eager
-        self.callbacks = [] if callback is None else [callback]
+        self.callbacks = callbacks
         self.checkpoints: CheckpointManager | None = None
         n, seed = run.problem.data.num_clients, run.options.seed
         record = events.EventRecorder(clock.max_events)

@@ -11,6 +11,7 @@ The modules::
     recorder            the history of a run: a row for each evaluation
     evaluation          metrics at xbar, and personalised metrics apart from them
     randomness          a deterministic generator for each (seed, client, update) and (seed, round)
+    progress            words for a round, and a bar in terminals and notebooks
     state               RunState, and the Progress that callbacks see
     errors              DivergedError and warnings
     diagnosis           which client, which local step and which cause a NaN or an infinity has
