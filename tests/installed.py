@@ -1,7 +1,7 @@
 """Tries feddr as users install it: ``make test-install``, with the newest and with the oldest versions that it allows.
 
-A wheel is built and installed into an empty environment outside of the checkout; then every command explains itself, and
-there are a run, a page and a figure. Nothing here is imported by other tests.
+A wheel is built and installed into an empty environment outside of the checkout; then every command explains itself,
+and there are a run, a page and a figure. Nothing here is imported by other tests.
 """
 
 import argparse
@@ -70,12 +70,17 @@ def attempt(place: Path, wheel: Path, versions: tuple[str, ...]) -> None:
     call([feddr, "report", "runs/first"], work)
     call([feddr, "reproduce", "composite", "--quick", "--workers", "0"], work)
     call([python, "-c", PYTHON], work)
-    for name in ("first/comparison.png", "first/report.html", "reproduce-quick/composite/round-xbar.png", "mine/history.csv"):
+    for name in (
+        "first/comparison.png",
+        "first/report.html",
+        "reproduce-quick/composite/round-xbar.png",
+        "mine/history.csv",
+    ):
         assert (work / "runs" / name).stat().st_size > 100, name
 
 
 def call(words: list[str], folder: Path, code: int = 0) -> str:
-    """Return what a program prints, without the environment of the checkout, or end with it where its code is another."""
+    """Return what a program prints, in an environment that knows nothing of the checkout; end where it fails."""
     clean = {key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "VIRTUAL_ENV"))}
     clean |= {"COLUMNS": "200", "JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}
     done = subprocess.run(

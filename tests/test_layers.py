@@ -12,7 +12,7 @@ SOURCE = Path(__file__).parents[1] / "src"
 
 LAYERS = (
     # what everything may use
-    ("tree", "precision", "validation", "storage", "xla"),
+    ("display", "tree", "precision", "validation", "storage", "xla"),
     # the mathematics
     ("data", "datasets", "models", "prox", "sampling", "problem", "local", "algorithms", "delays", "history", "theory"),
     ("torch",),
@@ -21,7 +21,18 @@ LAYERS = (
     ("engines",),
     ("testing",),
     # what is made of runs
-    ("config", "experiments", "runs", "report", "tune", "reproduce", "flower", "deploy", "plots.tune", "plots.reproduce"),
+    (
+        "config",
+        "experiments",
+        "runs",
+        "report",
+        "tune",
+        "reproduce",
+        "flower",
+        "deploy",
+        "plots.tune",
+        "plots.reproduce",
+    ),
     # what people type
     ("commands",),
     ("__main__",),

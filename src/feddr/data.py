@@ -13,6 +13,7 @@ from numbers import Integral
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from feddr.display import Card, as_html, as_text
 from feddr.validation import arrays
 
 Samples = dict[str, NDArray[np.generic]]
@@ -48,6 +49,9 @@ class ClientSamples:
     def num_clients(self) -> int:
         """Number of clients n."""
         return len(self.offsets) - 1
+
+    def __repr__(self) -> str:
+        return f"ClientSamples({self.num_samples} samples of {self.num_clients} clients: {', '.join(self.samples)})"
 
     @property
     def num_samples(self) -> int:
@@ -142,6 +146,19 @@ class FederatedData:
     def panel(self) -> NDArray[np.int64]:
         """The clients that metrics are computed on: all of them, unless samples are made on demand."""
         return np.arange(self.train.num_clients) if self.on_demand is None else self.on_demand.panel
+
+    def _card(self) -> Card:
+        test = "" if self.test is None else f", {self.test.num_samples:,} for tests"
+        arrays_ = (f"{name} {array.dtype}{list(array.shape[1:]) or ''}" for name, array in self.train.samples.items())
+        facts = {
+            "clients": f"{self.num_clients:,}",
+            "samples": f"{int(self.sizes.sum()):,} for training{test}",
+            "of a client": f"{self.sizes.min():,} to {self.sizes.max():,}, median {np.median(self.sizes):,.0f}",
+            "a sample": ", ".join(arrays_),
+        }
+        return Card("FederatedData", facts, {"samples of each client, sorted": np.sort(self.sizes)[::-1].tolist()})
+
+    __repr__, _repr_html_ = as_text, as_html
 
     def client(self, i: int) -> Samples:
         """Return the training samples of client i."""

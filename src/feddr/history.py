@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from feddr.display import Card, as_html, as_text, number, percent
 from feddr.storage import untrusted
 
 if TYPE_CHECKING:
@@ -83,6 +84,14 @@ class Row:
 
 
 COLUMNS = tuple(column.name for column in fields(Row))
+MEASURES = (
+    ("F", "F", number),
+    ("train_loss", "training loss", number),
+    ("train_accuracy", "training accuracy", percent),
+    ("test_accuracy", "test accuracy", percent),
+    ("sparsity", "zeros where g acts", percent),
+)
+"""Columns that a description has, from the first evaluation to the last."""
 COUNTERS = {"round", "bytes_up", "bytes_down", "local_steps", "skipped"}
 
 
@@ -108,6 +117,22 @@ class History:
     def last(self) -> Row:
         """The newest row."""
         return self.rows[-1]
+
+    def _card(self) -> Card:
+        if not self.rows:
+            return Card("History", {"evaluations": "none"})
+        first, last = self.rows[0], self.rows[-1]
+        facts = {"evaluations": f"{len(self.rows)}, of rounds {first.round} to {last.round}"}
+        for name, title, text in MEASURES:
+            values = [value for value in self.column(name) if not math.isnan(value)]
+            if values:
+                facts[title] = f"{text(values[0])} to {text(values[-1])}" if len(values) > 1 else text(values[0])
+        if last.bytes_up + last.bytes_down:
+            facts["sent"] = f"{(last.bytes_up + last.bytes_down) / 1e6:,.3g} MB"
+        names = ("F", "test_accuracy")
+        return Card("History", facts, {name.replace("_", " "): self.column(name) for name in names})
+
+    __repr__, _repr_html_ = as_text, as_html
 
     def column(self, name: str) -> list[float]:
         """Return the values of one column."""
@@ -147,12 +172,12 @@ class History:
         if tuple(columns) != COLUMNS and not (older and "round" in columns and set(columns) < set(COLUMNS)):
             raise ValueError(f"{path} is not a history: its first line must be {','.join(COLUMNS)}.")
         rows = []
-        for number, line in enumerate(lines, start=2):
+        for place, line in enumerate(lines, start=2):
             try:
                 texts = zip(columns, line.split(","), strict=True)
                 values: dict[str, Any] = {k: int(v) if k in COUNTERS else float(v) for k, v in texts}
             except ValueError as error:
-                raise ValueError(f"{path}, line {number} is not a row of a history: {error}.") from None
+                raise ValueError(f"{path}, line {place} is not a row of a history: {error}.") from None
             rows.append(Row(**values))
         return cls(rows)
 

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from feddr import precision, tree
 from feddr.data import ClientSamples, FederatedData
+from feddr.display import Card, as_html, as_text
 from feddr.models import Model
 from feddr.prox import Regulariser, Zero
 from feddr.tree import Tree
@@ -80,6 +81,19 @@ class Problem:
             raise ValueError(f"curvature must be (l, L) with l <= L, got {self.curvature}.")
         assert self.client_weights is not None  # a wrong weighting is refused here, not in the first round
         self._check_loss()
+
+    def _card(self) -> Card:
+        weights = self.weights if isinstance(self.weights, str) else "one for each client"
+        facts = {
+            "minimise": "F(x) = sum_i w_i f_i(x) + g(x)",
+            "g": repr(self.regulariser),
+            "weights": weights,
+            "parameters": f"{tree.size(self.init):,} in {', '.join(tree.named(self.init))}",
+        }
+        data = self.data._card()
+        return Card("Problem", facts | dict(data.facts), data.curves)
+
+    __repr__, _repr_html_ = as_text, as_html
 
     @classmethod
     def classification(

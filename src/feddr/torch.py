@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from feddr import precision, tree
 from feddr.data import ClientSamples, FederatedData, Samples
+from feddr.display import Card, as_html, as_text
 from feddr.problem import Bounds, client_weights, gradient_mapping, sample_weights, start
 from feddr.prox import Regulariser, Zero
 from feddr.tree import Tree
@@ -105,6 +106,18 @@ class TorchProblem:
     weights: str | ArrayLike = "uniform"
     correct: PerSample | None = right
     curvature: Bounds | Callable[[int], Bounds] | None = None
+
+    def _card(self) -> Card:
+        weights = self.weights if isinstance(self.weights, str) else "one for each client"
+        facts = {
+            "module": f"{type(self.module).__name__}, {sum(p.numel() for p in self.module.parameters()):,} parameters",
+            "g": repr(self.regulariser),
+            "weights": weights,
+        }
+        data = self.data._card()
+        return Card("TorchProblem", facts | dict(data.facts), data.curves)
+
+    __repr__, _repr_html_ = as_text, as_html
 
     def __post_init__(self) -> None:
         for name, layer in self.module.named_modules():

@@ -33,9 +33,10 @@ def test_one_is_written_as_it_is_and_can_be_read(name: str) -> None:
 
 
 def test_a_search_goes_to_tune() -> None:
-    assert "feddr tune searches/mine.toml" in CliRunner().invoke(
-        main.app, ["example", "tune", "--out", "searches/mine.toml"]
-    ).output
+    assert (
+        "feddr tune searches/mine.toml"
+        in CliRunner().invoke(main.app, ["example", "tune", "--out", "searches/mine.toml"]).output
+    )
 
 
 @pytest.mark.parametrize(

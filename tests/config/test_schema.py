@@ -5,7 +5,6 @@ import datetime
 import inspect
 import tomllib
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import optax

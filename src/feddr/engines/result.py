@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from feddr import tree
 from feddr.algorithms import Algorithm
 from feddr.algorithms.algorithm import ProblemLike
+from feddr.display import Card, as_html, as_text
 from feddr.engines.clock.events import Event
 from feddr.engines.shared.state import RunState
 from feddr.history import History
@@ -68,6 +69,18 @@ class Result:
     events: Sequence[Event] = ()
     tau: int | None = None
     T: int | None = None
+
+    def _card(self) -> Card:
+        last, history = self.history.last, self.history._card()
+        facts = {
+            "algorithm": repr(self.algorithm),
+            "rounds": f"{last.round}, {len(self.history)} evaluations",
+            **{name: text for name, text in history.facts.items() if name != "evaluations"},
+            "parameters": f"{tree.size(self.params):,} in {', '.join(tree.named(self.params))}",
+        }
+        return Card("Result", facts, history.curves)
+
+    __repr__, _repr_html_ = as_text, as_html
 
     def save(self, folder: str | Path) -> Path:
         """Write history.csv, model.safetensors, settings.json and curves.png into ``folder``, and return it.

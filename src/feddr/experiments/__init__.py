@@ -18,7 +18,9 @@ def shipped() -> dict[str, Path]:
     ['first', 'async', 'tune']
     """
     start = ("first", "async", "tune")
-    return {name: FOLDER / f"{name}.toml" for name in start} | {path.stem: path for path in sorted(PAPER.glob("*.toml"))}
+    return {name: FOLDER / f"{name}.toml" for name in start} | {
+        path.stem: path for path in sorted(PAPER.glob("*.toml"))
+    }
 
 
 def summary(path: Path) -> str:

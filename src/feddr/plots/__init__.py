@@ -4,6 +4,7 @@ The modules::
 
     curves       metrics of one or several methods against rounds, bytes and time
     styles       a colour for each method, dashes and markers
+    notebook     a figure that notebooks show by themselves
     timeline     what clients did when, on a virtual clock
     federation   how many samples and which labels each client has
     theory       the admissible step sizes

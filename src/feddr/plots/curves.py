@@ -165,8 +165,9 @@ def save(figure: "Figure", path: str | Path) -> None:
 
 
 def _figure(histories: Mapping[str, History], panels: Sequence[Panel], title: str) -> "Figure":
-    from matplotlib.figure import Figure
     from matplotlib.layout_engine import ConstrainedLayoutEngine
+
+    from feddr.plots.notebook import NotebookFigure
 
     shown = [panel for panel in panels if _measured(histories, panel)]
     if not shown:
@@ -174,7 +175,7 @@ def _figure(histories: Mapping[str, History], panels: Sequence[Panel], title: st
     columns = min(3, len(shown))
     rows = -(-len(shown) // columns)
     width, height = max(4.0 * columns, 5.0), 3.0 * rows + 0.9
-    figure = Figure(figsize=(width, height), layout=ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.08))
+    figure = NotebookFigure(figsize=(width, height), layout=ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.08))
     figure.suptitle(title, fontsize=13)
     drawn: dict[str, Line2D] = {}
     for place, panel in enumerate(shown, start=1):

@@ -29,13 +29,14 @@ def federation(summary: "Summary", title: str = "") -> "Figure":
     title
         Above both.
     """
-    from matplotlib.figure import Figure
     from matplotlib.layout_engine import ConstrainedLayoutEngine
+
+    from feddr.plots.notebook import NotebookFigure
 
     n, width = len(summary.clients), len(summary.columns)
     order = np.argsort(-(summary.train + summary.test), kind="stable")
     height = float(np.clip(0.22 * n + 1.7, 3.2, 6.0))
-    figure = Figure(figsize=(9.6, height), layout=ConstrainedLayoutEngine(w_pad=0.08, h_pad=0.08))
+    figure = NotebookFigure(figsize=(9.6, height), layout=ConstrainedLayoutEngine(w_pad=0.08, h_pad=0.08))
     figure.suptitle(title.replace("$", r"\$"), fontsize=12)
     bars, labels = figure.subplots(1, 2, width_ratios=[1, 1.5 if width > 4 else 0.8])
 

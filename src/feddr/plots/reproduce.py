@@ -38,11 +38,12 @@ def panels(rows: "Mapping[str, Lines]", title: str, x: str, prefix: str = "") ->
     prefix
         "" for the metrics at xbar, "personal_" for those of the clients' own models.
     """
-    from matplotlib.figure import Figure
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
+    from feddr.plots.notebook import NotebookFigure
+
     height = 2.35 * len(rows) + 1.1
-    figure = Figure(figsize=(10.5, height), layout=ConstrainedLayoutEngine(h_pad=0.05, w_pad=0.06))
+    figure = NotebookFigure(figsize=(10.5, height), layout=ConstrainedLayoutEngine(h_pad=0.05, w_pad=0.06))
     figure.suptitle(f"{title}:\n{WHERE[prefix]}", fontsize=11)
     fullest = max(rows.values(), key=len)
     same = all(set(lines) <= set(fullest) for lines in rows.values())
@@ -122,21 +123,34 @@ class Dot(NamedTuple):
     largest: float
 
 
-def curve(dots: Mapping[str, Sequence[Dot]], title: str) -> "Figure":
-    """Return test accuracy against the share of zeros, a line for each method and a point for each strength."""
-    from matplotlib.figure import Figure
+PLACES = ((0, 7), (0, -14), (0, 24), (0, -28))
+"""Where the labels of a method's points are, in points above them: lines that come close have theirs apart."""
 
-    figure = Figure(figsize=(7.2, 4.6), layout="constrained")
+LEAST = 0.01
+"""Percent of entries that are not zero, as which fewer are drawn: a logarithmic scale has no end."""
+
+
+def curve(dots: Mapping[str, Sequence[Dot]], title: str) -> "Figure":
+    """Return test accuracy against what is not zero, a line for each method and a point for each strength.
+
+    The scale is logarithmic, with sparser models further right: from 99 to 99.9 % zeros is as far as from 90 to 99.
+    """
+    from matplotlib.ticker import FuncFormatter
+
+    from feddr.plots.notebook import NotebookFigure
+
+    figure = NotebookFigure(figsize=(7.2, 4.6), layout="constrained")
     axes = figure.add_subplot()
-    for label, style in _styles(dots).items():
+    for i, (label, style) in enumerate(_styles(dots).items()):
         found = dots[label]
+        kept = [max(LEAST, 100 * (1 - dot.sparsity)) for dot in found]
         means = [100 * dot.accuracy for dot in found]
         spread = [
             [100 * (dot.accuracy - dot.least) for dot in found],
             [100 * (dot.largest - dot.accuracy) for dot in found],
         ]
         axes.errorbar(
-            [100 * dot.sparsity for dot in found],
+            kept,
             means,
             yerr=spread,
             color=COLOURS[style.colour],
@@ -146,19 +160,24 @@ def curve(dots: Mapping[str, Sequence[Dot]], title: str) -> "Figure":
             capsize=2,
             label=label,
         )
-        for dot, mean in zip(found, means, strict=True):
+        for dot, x, y in zip(found, kept, means, strict=True):
             axes.annotate(
                 dot.row,
-                (100 * dot.sparsity, mean),
+                (x, y),
                 textcoords="offset points",
-                xytext=(4, 4),
-                fontsize=6,
-                color=style.colour,
+                xytext=PLACES[i % len(PLACES)],
+                ha="center",
+                fontsize=7,
+                color=COLOURS[style.colour],
             )
-    axes.set_xlabel("zeros in xbar (%)")
+    axes.set_xscale("log")
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.invert_xaxis()
+    axes.margins(0.08, 0.12)
+    axes.set_xlabel("entries of xbar that are not zero (%), fewer to the right")
     axes.set_ylabel("test accuracy at xbar (%)")
     axes.set_title(title, fontsize=10)
     axes.grid(alpha=0.25, linewidth=0.5)
     axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(frameon=False, fontsize=8)
+    axes.legend(frameon=False, fontsize=8, loc="lower left")
     return figure

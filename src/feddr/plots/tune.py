@@ -36,8 +36,9 @@ def figure(search: "Search", ranking: "Mapping[str, Sequence[RankedSetting]]") -
     Two keys make a map, one makes a line with the spread over seeds, more make a scatter for each key. Settings that
     diverged, or came to nothing otherwise, are marked with a cross, the best of each algorithm with a star.
     """
-    from matplotlib.figure import Figure
     from matplotlib.layout_engine import ConstrainedLayoutEngine
+
+    from feddr.plots.notebook import NotebookFigure
 
     panels = [panel for label, standings in ranking.items() for panel in _panels(search, label, standings)]
     if not panels:
@@ -45,7 +46,7 @@ def figure(search: "Search", ranking: "Mapping[str, Sequence[RankedSetting]]") -
     columns = min(3 if len(panels) != 4 else 2, len(panels))
     rows = -(-len(panels) // columns)
     size = (max(4.3 * columns, 5.5), 3.5 * rows + 0.7)
-    drawing = Figure(figsize=size, layout=ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.08))
+    drawing = NotebookFigure(figsize=size, layout=ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.08))
     seeds = f", mean of {len(search.seeds)} seeds" if len(search.seeds) > 1 else ""
     drawing.suptitle(
         f"{search.config.name}: {search.metric} at the global model{seeds}".replace("$", r"\$"), fontsize=13
