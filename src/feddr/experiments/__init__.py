@@ -1,37 +1,10 @@
 """The experiments that feddr brings, as TOML files beside this one: those to start from, and in ``paper/`` the paper's.
 
-``feddr example`` lists them and copies one; ``feddr reproduce`` runs the paper's.
+``feddr example`` lists them and copies one; ``feddr reproduce`` runs the paper's. The modules::
+
+    catalogue       where the files are, their names, and what each says that it is
 """
 
-from pathlib import Path
+from feddr.experiments.catalogue import FOLDER, PAPER, shipped, summary
 
-FOLDER = Path(__file__).parent
-PAPER = FOLDER / "paper"
-
-
-def shipped() -> dict[str, Path]:
-    """Return the files by name, those to start from first.
-
-    Examples
-    --------
-    >>> list(shipped())[:3]
-    ['first', 'async', 'tune']
-    """
-    start = ("first", "async", "tune")
-    return {name: FOLDER / f"{name}.toml" for name in start} | {
-        path.stem: path for path in sorted(PAPER.glob("*.toml"))
-    }
-
-
-def summary(path: Path) -> str:
-    """Return the first sentence of the comment at the top of an experiment, without what follows a colon.
-
-    Examples
-    --------
-    >>> summary(shipped()["synthetic-11"])
-    'synthetic-(1,1), 60 x 32 x 10, everybody in every round'
-    """
-    lines = path.read_text(encoding="utf-8").splitlines()
-    comment = [line.removeprefix("#").strip() for line in lines[: next(i for i, s in enumerate(lines) if s[:1] != "#")]]
-    sentence = " ".join(comment).split(". ")[0].removesuffix(".")
-    return sentence.split(": ")[0]
+__all__ = ["FOLDER", "PAPER", "shipped", "summary"]
