@@ -49,3 +49,13 @@ def test_every_import_is_a_dependency() -> None:
             if package not in (needed if early and not own else optional):
                 missing.append((top, path.name))
     assert not missing
+
+
+def test_the_oldest_versions_that_are_tried_are_those_that_are_allowed() -> None:
+    lines = (ROOT / "constraints-oldest.txt").read_text().splitlines()
+    tried = dict(line.split("==") for line in lines if not line.startswith("#"))
+    assert tried.pop("jaxlib") == tried["jax"]  # a part of it
+    allowed = dict(requirement.split(">=") for requirement in PROJECT["dependencies"])
+    assert tried.keys() == allowed.keys()
+    for name, least in allowed.items():
+        assert tried[name] == least or re.fullmatch(rf"{re.escape(least)}(\.0)+", tried[name]), name
