@@ -18,7 +18,7 @@ CELLS = [cell for cell in json.loads(NOTEBOOK.read_text(encoding="utf-8"))["cell
 
 def as_program() -> str:
     """Return all cells as one program, in which what the last line of a cell has for a notebook is asked for."""
-    lines = []
+    lines: list[str] = []
     for cell in CELLS:
         *before, last = ast.parse("".join(cell["source"])).body
         lines += map(ast.unparse, before)

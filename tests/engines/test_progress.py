@@ -91,7 +91,7 @@ def test_the_last_evaluation_is_named_and_the_first_round_is_not_part_of_the_spe
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     now = [0.0]
-    monkeypatch.setattr(progress.time, "perf_counter", lambda: now[0])
+    monkeypatch.setattr("time.perf_counter", lambda: now[0])
     pace = progress.RoundPace("FedDR")
     pace.update(report(0, 0, Row(round=0, F=2.0)))
     now[0] = 10.0  # the compiler
