@@ -14,7 +14,10 @@ LAYERS = (
     # what everything may use
     ("tree", "precision", "validation", "storage", "xla"),
     # the mathematics
-    ("data", "datasets", "models", "prox", "sampling", "problem", "local", "algorithms", "delays", "history", "theory"),
+    (
+        *("data", "datasets", "models", "prox", "sampling", "problem", "local", "algorithms", "delays", "theory"),
+        *("metrics", "client_history", "history", "early_stopping"),
+    ),
     ("torch",),
     # the engines
     ("engines.shared", "engines.clock", "engines.result", "checkpoint", "certify", "plots"),

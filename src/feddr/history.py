@@ -3,10 +3,12 @@
 import contextlib
 import csv
 import math
-from dataclasses import asdict, dataclass, field, fields
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from feddr.client_history import ClientHistory
 from feddr.storage import untrusted
 
 if TYPE_CHECKING:
@@ -50,12 +52,14 @@ class Row:
         often xbar had changed between an update's start and its arrival.
     skipped
         Updates that were left out because they held a NaN or an infinity, where the run was asked to skip those.
+    metrics
+        Further metrics at xbar by name, those that the run was asked for: ``test_f1``, ``worst_client_test_accuracy``.
 
     Examples
     --------
-    >>> row = Row(round=10, F=0.5, bytes_up=800)
-    >>> row.F, row.test_accuracy
-    (0.5, nan)
+    >>> row = Row(round=10, F=0.5, bytes_up=800, metrics={"test_f1": 0.75})
+    >>> row.F, row.test_accuracy, row.value("f1")
+    (0.5, nan, 0.75)
     """
 
     round: int
@@ -79,15 +83,42 @@ class Row:
     staleness_mean: float = NAN
     staleness_max: float = NAN
     skipped: int = 0
+    metrics: Mapping[str, float] = field(default_factory=dict, hash=False)
+
+    def to_dict(self) -> dict[str, float]:
+        """Return everything in the row by name, the further metrics last."""
+        return {name: getattr(self, name) for name in COLUMNS} | dict(self.metrics)
+
+    def value(self, name: str) -> float:
+        """Return a column or a metric; ``"f1"`` is that on the test part, or on the training part without one.
+
+        Raises
+        ------
+        ValueError
+            Where the row has none of this name.
+        """
+        if name in COLUMNS:
+            return float(getattr(self, name))
+        for full in (name, f"test_{name}", f"train_{name}"):
+            if full in self.metrics:
+                return float(self.metrics[full])
+        raise ValueError(f"A row has {', '.join(self.to_dict())}, got {name!r}; ask the run for it with metrics=[...].")
 
 
-COLUMNS = tuple(column.name for column in fields(Row))
+COLUMNS = tuple(column.name for column in fields(Row) if column.name != "metrics")
 COUNTERS = {"round", "bytes_up", "bytes_down", "local_steps", "skipped"}
 
 
 @dataclass
 class History:
     """The rows of a run, oldest first.
+
+    Parameters
+    ----------
+    rows
+        One for each evaluation.
+    clients
+        The metrics of each client at these evaluations, where the run was asked for them with ``per_client=True``.
 
     Examples
     --------
@@ -99,6 +130,7 @@ class History:
     """
 
     rows: list[Row] = field(default_factory=list)
+    clients: ClientHistory = field(default_factory=ClientHistory)
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -108,28 +140,40 @@ class History:
         """The newest row."""
         return self.rows[-1]
 
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """The further metrics that were asked for, in the order in which they were measured."""
+        return tuple(dict.fromkeys(name for row in self.rows for name in row.metrics))
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names of all columns, further metrics last."""
+        return (*COLUMNS, *self.metrics)
+
     def column(self, name: str) -> list[float]:
-        """Return the values of one column."""
-        if name not in COLUMNS:
-            raise ValueError(f"A history has the columns {', '.join(COLUMNS)}, got {name!r}.")
-        return [getattr(row, name) for row in self.rows]
+        """Return the values of one column; of a metric NaN where it was not measured."""
+        if name in COLUMNS:
+            return [getattr(row, name) for row in self.rows]
+        if name not in self.metrics:
+            raise ValueError(f"A history has the columns {', '.join(self.columns)}, got {name!r}.")
+        return [row.metrics.get(name, NAN) for row in self.rows]
 
     def to_pandas(self) -> "pd.DataFrame":
         """Return a table with one row for each evaluation."""
         import pandas as pd
 
-        return pd.DataFrame([asdict(row) for row in self.rows], columns=list(COLUMNS))
+        return pd.DataFrame([row.to_dict() for row in self.rows], columns=list(self.columns))
 
     def to_csv(self, path: str | Path) -> None:
-        """Write a CSV file from which ``from_csv`` reads the same numbers."""
+        """Write a CSV file from which ``from_csv`` reads the same numbers; ``clients`` has a file of its own."""
         with open(path, "w", newline="", encoding="utf-8") as file:
-            writer = csv.DictWriter(file, COLUMNS)
+            writer = csv.DictWriter(file, self.columns, restval="nan")
             writer.writeheader()
-            writer.writerows(asdict(row) for row in self.rows)
+            writer.writerows(row.to_dict() for row in self.rows)
 
     @classmethod
     def from_csv(cls, path: str | Path, older: bool = False) -> "History":
-        """Read what ``to_csv`` wrote.
+        """Read what ``to_csv`` wrote: the columns of every history, and after them metrics.
 
         Parameters
         ----------
@@ -143,8 +187,13 @@ class History:
         """
         names, *lines = untrusted.read(Path(path)).decode().splitlines() or [""]
         columns = names.split(",")
-        if tuple(columns) != COLUMNS and not (older and "round" in columns and set(columns) < set(COLUMNS)):
-            raise ValueError(f"{path} is not a history: its first line must be {','.join(COLUMNS)}.")
+        known = [name for name in columns if name in COLUMNS]
+        metrics = columns[len(known) :]
+        whole = tuple(known) == COLUMNS or (older and "round" in known)
+        if columns[: len(known)] != known or not whole or not all(map(str.isidentifier, metrics)):
+            raise ValueError(f"{path} is not a history: its first line must begin with {','.join(COLUMNS)}.")
+        if len(set(columns)) < len(columns):
+            raise ValueError(f"{path} is not a history: its first line has a column twice.")
         rows = []
         for number, line in enumerate(lines, start=2):
             try:
@@ -152,7 +201,7 @@ class History:
                 values: dict[str, Any] = {k: int(v) if k in COUNTERS else float(v) for k, v in texts}
             except ValueError as error:
                 raise ValueError(f"{path}, line {number} is not a row of a history: {error}.") from None
-            rows.append(Row(**values))
+            rows.append(Row(**{name: values[name] for name in known}, metrics={name: values[name] for name in metrics}))
         return cls(rows)
 
 
@@ -179,7 +228,18 @@ def read_rows(path: Path) -> list[dict[str, float]]:
     rows = []
     for line in lines:
         with contextlib.suppress(ValueError):  # half a line, from a disk that was full
-            row = {k: float(v) for k, v in zip(columns, line.split(","), strict=True) if k in COLUMNS}
+            values = dict(zip(columns, line.split(","), strict=True))
+            row = {name: float(value) for name, value in values.items() if name in COLUMNS}
             if math.isfinite(row["round"]):
-                rows.append(row)
+                rows.append(row | _metrics(values))
     return rows
+
+
+def _metrics(values: Mapping[str, str]) -> dict[str, float]:
+    """Return those of the values that are metrics of a part, or of clients; other columns are another version's."""
+    found = {}
+    for name, value in values.items():
+        if name not in COLUMNS and name.isidentifier() and ("_client_" in name or name.startswith(("test_", "train_"))):
+            with contextlib.suppress(ValueError):
+                found[name] = float(value)
+    return found

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -22,6 +22,9 @@ PerSample = Callable[[Tree, Any], jax.Array]
 
 Bounds = tuple[float, float]
 """Bounds (l, L) on the eigenvalues of a Hessian."""
+
+Task = Literal["classification", "regression"]
+"""What the outputs of a model are for: scores of classes, or numbers."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,6 +49,12 @@ class Problem:
     curvature
         Bounds (l, L) on the eigenvalues of the Hessian of every f_i, or a function from a client to its bounds, where
         they are known; certified local solvers estimate them for each client otherwise.
+    model, task
+        The model behind the loss, and ``"classification"`` or ``"regression"``, both of which predictions need;
+        ``Problem.classification`` and ``Problem.regression`` set them.
+    outputs
+        From (parameters, batch) to the outputs of which ``feddr.metrics`` are functions, an array with one row for each
+        sample; those of the model where there is one.
 
     Raises
     ------
@@ -73,6 +82,9 @@ class Problem:
     weights: str | ArrayLike = "uniform"
     correct: PerSample | None = None
     curvature: Bounds | Callable[[int], Bounds] | None = None
+    model: Model | None = None
+    task: Task | None = None
+    outputs: PerSample | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "init", start(self.init))
@@ -117,7 +129,7 @@ class Problem:
         if curvature is None and model.is_linear:
             # The Hessian of the loss in the scores has eigenvalues of at most p (1 - p) <= 1/4, or 1/2 for softmax.
             curvature = _linear_curvature(data, 0.5 if model.num_outputs else 0.25)
-        return cls(loss, data, model.init(seed), g, weights, correct, curvature)
+        return cls(loss, data, model.init(seed), g, weights, correct, curvature, model, "classification")
 
     @classmethod
     def regression(
@@ -137,7 +149,7 @@ class Problem:
 
         if curvature is None and model.is_linear:
             curvature = _linear_curvature(data, 1.0)
-        return cls(loss, data, model.init(seed), g, weights, curvature=curvature)
+        return cls(loss, data, model.init(seed), g, weights, None, curvature, model, "regression")
 
     @cached_property
     def client_weights(self) -> NDArray[np.float64]:
@@ -152,6 +164,29 @@ class Problem:
     def known_curvature(self, i: int) -> Bounds | None:
         """Return bounds on the eigenvalues of the Hessian of f_i, None where they are not known."""
         return self.curvature(i) if callable(self.curvature) else self.curvature
+
+    def each(self, x: Tree, batch: Any, kind: str) -> jax.Array:
+        """Return the ``"loss"`` of each sample of a batch at x, whether it is ``"correct"``, or the ``"outputs"``.
+
+        Raises
+        ------
+        ValueError
+            Where the problem does not know what is correct, or has neither ``outputs`` nor a model.
+        """
+        if kind == "loss":
+            return self.loss(x, batch)
+        if kind == "correct":
+            if self.correct is None:
+                raise ValueError("Accuracies need correct=..., got a problem without it; ask for the loss, or give it.")
+            return self.correct(x, batch)
+        if self.outputs is not None:
+            return self.outputs(x, batch)
+        if self.model is None:
+            raise ValueError(
+                "A metric of outputs needs to know them, got a problem with a loss alone; give it outputs=..., a "
+                "function of (params, batch), or make it with Problem.classification or Problem.regression."
+            )
+        return self.model.apply(x, batch["x"])
 
     @property
     def regulariser(self) -> Regulariser:

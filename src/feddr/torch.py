@@ -171,13 +171,21 @@ class TorchProblem:
         """Return the share of samples that are predicted rightly; NaN where there are none, or nobody can say."""
         if part is None or not part.num_samples or self.correct is None:
             return float("nan")
+        return float(self.each(x, part.samples, "correct").mean())
+
+    def each(self, x: Tree, batch: Samples, kind: str) -> NDArray[Any]:
+        """Return the ``"loss"`` of each sample at x, whether it is ``"correct"``, or the module's ``"outputs"``."""
+        if kind == "correct" and self.correct is None:
+            raise ValueError("Accuracies need correct=..., got a problem without it; ask for the loss, or give it.")
+        of = {"loss": self.loss, "correct": self.correct, "outputs": _outputs}[kind]
+        assert of is not None
         x = precision.parameters(x)
-        tensors, found = self._tensors(x), 0
+        tensors, found = self._tensors(x), []
         with torch.no_grad():
-            for rows in _chunks(part.num_samples):
-                batch = self._batch({name: a[rows] for name, a in part.samples.items()}, _dtype(x))
-                found += int(self.correct(self._outputs(tensors, batch), batch).sum())
-        return found / part.num_samples
+            for rows in _chunks(len(next(iter(batch.values())))):
+                chunk = self._batch({name: a[rows] for name, a in batch.items()}, _dtype(x))
+                found.append(of(self._outputs(tensors, chunk), chunk).numpy())
+        return np.concatenate(found) if found else np.zeros(0)
 
     @cached_property
     def _own(self) -> torch.nn.Module:
@@ -245,6 +253,11 @@ class TorchProblem:
         except (RuntimeError, TypeError, ValueError, IndexError):
             return False
         return True
+
+
+def _outputs(outputs: torch.Tensor, batch: Tensors) -> torch.Tensor:
+    del batch
+    return outputs
 
 
 def _tensor(a: NDArray[Any], dtype: Any = None) -> torch.Tensor:

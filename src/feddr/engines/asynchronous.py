@@ -4,12 +4,14 @@ Clients work at their own pace, and the server aggregates uploads as they arrive
 when, ``clock.event_loop`` what becomes of it.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from feddr import tree
 from feddr.algorithms import Asynchronous
 from feddr.checkpoint.identity import identity
 from feddr.checkpoint.manager import Checkpoint, CheckpointManager
+from feddr.early_stopping import StopWhen
 from feddr.engines.clock.event_loop import EventLoop
 from feddr.engines.clock.settings import Clock
 from feddr.engines.result import Result, describe
@@ -19,6 +21,7 @@ from feddr.engines.shared.options import EngineOptions, OnBadClient
 from feddr.engines.shared.run import Run
 from feddr.engines.shared.state import Callback
 from feddr.local import LocalSolver
+from feddr.metrics.metric import Metric, MetricFunction
 from feddr.problem import Problem
 from feddr.sampling import Full, Uniform
 from feddr.theory.advice import resolve, review
@@ -39,6 +42,9 @@ def simulate_async(
     precision: str = "float32",
     evaluate_every: int = 100,
     personal: bool = False,
+    metrics: Sequence[str | Metric | MetricFunction] = (),
+    per_client: bool = False,
+    stop_when: StopWhen | str | None = None,
     threads: int | None = None,
     client_memory: int = BUDGET,
     callback: Callback | None = None,
@@ -72,7 +78,7 @@ def simulate_async(
     seed
         Draws the delays, who works, ties, and the batches. The randomness of a client's k-th update depends on
         (seed, client, k) alone, where lost updates do not count.
-    precision, personal, threads, client_memory
+    precision, personal, metrics, per_client, stop_when, threads, client_memory
         As in ``simulate``.
     evaluate_every
         Updates between rows of the history. Evaluating changes nothing else.
@@ -115,7 +121,8 @@ def simulate_async(
     n = problem.data.num_clients
     updates = scalars.whole("updates", updates, 0)
     options = EngineOptions(
-        Uniform(1), seed, precision, evaluate_every, personal, client_memory, on_bad_client, verbose
+        *(Uniform(1), seed, precision, evaluate_every, personal, client_memory, on_bad_client, verbose),
+        *(metrics, per_client, stop_when),
     )
     if not isinstance(algorithm, Asynchronous):
         raise ValueError(
@@ -140,8 +147,8 @@ def simulate_async(
     options.announce(chosen)
     engine = {"engine": "clock", "delays": clock.delays, "concurrency": places, "max_events": clock.max_events}
     with ThreadPool(threads) as pool:
-        run = Run(problem, algorithm, local, options, pool)
-        loop = EventLoop(run, algorithm, clock, places, updates, callback, eager)
+        run, stopper = Run(problem, algorithm, local, options, pool), options.stopper()
+        loop = EventLoop(run, algorithm, clock, places, updates, callback, eager, stopper)
         same = {} if where is None else identity(problem, algorithm, local, options, engine)
         with CheckpointManager(where, run, {"clock": loop}, same) as checkpoints:
             try:
@@ -150,14 +157,14 @@ def simulate_async(
                 loop.close()
     review(chosen, run.state.met)
     tau, T = loop.tau, loop.longest_absence()
-    settings = describe(run, words) | {
+    settings = describe(problem, algorithm, local, options, words) | {
         "engine": "clock",
         "delays": repr(clock.delays),
         "concurrency": places,
         "updates": loop.version,
-        "evaluate_every": options.evaluate_every,
         "tau": tau,
         "T": T,
+        **stopper.settings(type(algorithm).__name__, loop.version, updates),
     }
     params, events = tree.cast(run.state.server.xbar, run.dtype), loop.schedule.record.events
     return Result(params, run.history, run.state, problem, algorithm, settings, local, events=events, tau=tau, T=T)

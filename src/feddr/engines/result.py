@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from feddr import tree
 from feddr.algorithms import Algorithm
 from feddr.algorithms.algorithm import ProblemLike
+from feddr.client_history import CLIENT_METRICS
 from feddr.engines.clock.events import Event
 from feddr.engines.shared.state import RunState
 from feddr.history import History
@@ -19,7 +20,7 @@ from feddr.tree import Tree
 
 if TYPE_CHECKING:
     from feddr.certify import RoundMeasurements
-    from feddr.engines.shared.run import Run
+    from feddr.engines.shared.options import EngineOptions
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,8 @@ class Result:
     def save(self, folder: str | Path) -> Path:
         """Write history.csv, model.safetensors, settings.json and curves.png into ``folder``, and return it.
 
-        A certificate is written to certificate.json; a run with a clock has time.png and timeline.png, too.
+        A certificate is written to certificate.json; a run with a clock has time.png and timeline.png, too, and one
+        with metrics of each client client_metrics.csv and clients.png.
         """
         from feddr import plots
 
@@ -91,23 +93,32 @@ class Result:
         plots.save(plots.curves({name: self.history}), folder / "curves.png")
         if plots.has_time({name: self.history}):
             plots.save(plots.time_curves({name: self.history}), folder / "time.png")
+        if len(self.history.clients):
+            with atomic.replacing(folder / CLIENT_METRICS) as path:
+                self.history.clients.to_csv(path)
+            plots.save(plots.clients(self.history), folder / "clients.png")
         if self.events:
             plots.save(plots.timeline(self.events, name), folder / "timeline.png")
         return folder
 
 
-def describe(run: "Run", step_sizes: str) -> dict[str, Any]:
+def describe(
+    problem: ProblemLike, algorithm: Algorithm, local: LocalSolver, options: "EngineOptions", step_sizes: str
+) -> dict[str, Any]:
     """Return what a run was asked to do, in words and numbers, and how the step sizes were chosen if they were."""
-    problem = run.problem
-    weights = problem.weights
+    weights = getattr(problem, "weights", None)
     return {
-        "algorithm": repr(run.algorithm),
+        "algorithm": repr(algorithm),
         **({"step_sizes": step_sizes} if step_sizes else {}),
-        "local": repr(run.local),
+        "local": repr(local),
         "g": repr(problem.regulariser),
         "weights": weights if isinstance(weights, str) else problem.client_weights.tolist(),
         "clients": problem.data.num_clients,
         "evaluated_on": len(problem.data.panel),
-        "seed": run.options.seed,
-        "precision": run.options.precision,
+        "seed": options.seed,
+        "precision": options.precision,
+        "evaluate_every": options.evaluate_every,
+        **({"personal": True} if options.personal else {}),
+        **({"on_bad_client": options.on_bad_client} if options.on_bad_client != "stop" else {}),
+        **options.asked,
     }

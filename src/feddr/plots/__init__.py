@@ -3,6 +3,8 @@
 The modules::
 
     curves       metrics of one or several methods against rounds, bytes and time
+    bands        means over several seeds, with bands
+    clients      how each client fares with the global model
     timeline     what clients did when, on a virtual clock
     federation   how many samples and which labels each client has
     theory       the admissible step sizes
@@ -10,6 +12,8 @@ The modules::
     reproduce    the figures of the paper
 """
 
+from feddr.plots.bands import bands
+from feddr.plots.clients import clients
 from feddr.plots.curves import (
     COLOURS,
     LINES,
@@ -27,6 +31,8 @@ __all__ = [
     "COLOURS",
     "LINES",
     "MARKERS",
+    "bands",
+    "clients",
     "curves",
     "has_personal",
     "has_time",

@@ -2,12 +2,14 @@
 
 import functools
 import itertools
+import math
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from numpy.typing import NDArray
 
 from feddr import precision, tree
 from feddr.data import ClientSamples
@@ -18,6 +20,12 @@ from feddr.xla.thread_pool import ThreadPool
 
 CHUNK = 1024
 """Samples in a step of a pass."""
+
+GATHERED = 2**30
+"""Bytes of outputs that a metric may gather."""
+
+Kind = Literal["outputs", "loss", "correct"]
+"""What is wanted of each sample."""
 
 PIECES = 8
 """Passes, at most, into which one over all samples is divided; however many threads there are, so are the sums."""
@@ -52,6 +60,7 @@ class Evaluator:
         options = batching.evaluation_options() if pool is None else batching.compiler_options(tree.size(problem.init))
         self._pass = jax.jit(functools.partial(_sums, problem), static_argnames="gradient", compiler_options=options)
         self._g = jax.jit(problem.regulariser.value)
+        self._each = jax.jit(functools.partial(_each, problem), static_argnames="kind", compiler_options=options)
 
     @property
     def samples(self) -> Tree:
@@ -125,6 +134,25 @@ class Evaluator:
             "personal_test_accuracy": float(test_correct / test_samples) if accuracy and test_samples else np.nan,
         }
 
+    def each(self, xbar: Tree, part: str, kind: Kind) -> NDArray[Any]:
+        """Return the outputs, the loss or the right predictions at xbar of each sample of ``"train"`` or ``"test"``.
+
+        Computed a chunk at a time; what is gathered must not exceed ``GATHERED`` bytes.
+        """
+        x, loaded = tree.cast(xbar, self.dtype), self._train if part == "train" else self._test
+        data = self.problem.data.train if part == "train" else self.problem.data.test
+        n = 0 if data is None else data.num_samples
+        found: NDArray[Any] | None = None
+        for first in range(0, n, CHUNK):
+            with precision.scope(self.dtype):
+                assert loaded is not None
+                values = np.asarray(self._each(x, loaded[0], first, n, kind=kind))
+            if found is None:
+                check_gathered(n, values)
+                found = np.empty((n, *values.shape[1:]), values.dtype)
+            found[first : first + CHUNK] = values[: n - first]
+        return np.zeros(0) if found is None else found
+
     def _test_accuracy(self, x: Tree) -> float:
         test = self.problem.data.test
         if test is None or self._test is None or not test.num_samples:
@@ -145,6 +173,24 @@ class Evaluator:
         with precision.scope(self.dtype):
             samples = jax.device_put(precision.samples(part.samples, self.dtype))
             return samples, jax.device_put(np.asarray(weights, self.dtype))
+
+
+def check_gathered(samples: int, rows: NDArray[Any]) -> None:
+    """Refuse to gather more than memory should be spent on, given the values of some samples."""
+    needed = samples * rows.itemsize * math.prod(rows.shape[1:])
+    if needed > GATHERED:
+        raise ValueError(
+            f"Metrics gather the outputs of all samples, at most {GATHERED / 1e9:.2g} GB, got {needed / 1e9:.2g} GB "
+            f"for {samples:,} samples with {math.prod(rows.shape[1:]):,} numbers each; give the problem smaller "
+            "outputs=..., or fewer test samples."
+        )
+
+
+def _each(problem: Problem, x: Tree, samples: Tree, first: Any, stop: Any, kind: Kind) -> jax.Array:
+    """Return what is wanted of each sample of a chunk; rows after the last sample repeat it."""
+    row = jnp.minimum(first + jnp.arange(CHUNK, dtype=jnp.int32), stop - 1)
+    batch = tree.map(lambda a: a[row], samples)
+    return problem.each(x, batch, kind)
 
 
 def _sums(

@@ -1,7 +1,9 @@
 """Options that every engine has, validated in one place."""
 
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -9,7 +11,10 @@ import numpy as np
 from feddr import precision as precisions
 from feddr.algorithms import Algorithm, check
 from feddr.algorithms.algorithm import HasRegulariser
+from feddr.early_stopping import StopWhen
 from feddr.engines.shared.client_store import BUDGET
+from feddr.engines.shared.stopper import Stopper
+from feddr.metrics.metric import Metric, MetricFunction, choose
 from feddr.sampling import Sampling
 from feddr.theory.advice import Resolved
 from feddr.validation import scalars
@@ -30,6 +35,9 @@ class EngineOptions:
     client_memory: int = BUDGET
     on_bad_client: OnBadClient = "stop"
     verbose: bool = True
+    metrics: Sequence[str | Metric | MetricFunction] = ()
+    per_client: bool = False
+    stop_when: StopWhen | str | None = None
 
     def __post_init__(self) -> None:
         scalars.count(self, "seed", 0)
@@ -37,6 +45,23 @@ class EngineOptions:
         if self.on_bad_client not in ("stop", "skip"):
             raise ValueError(f'on_bad_client must be "stop" or "skip", got {self.on_bad_client!r}.')
         assert self.dtype is not None  # a wrong precision is refused here
+        object.__setattr__(self, "stop_when", StopWhen.of(self.stop_when))
+        assert self.chosen is not None  # and so is a metric that there is not
+
+    @cached_property
+    def chosen(self) -> tuple[Metric, ...]:
+        """The metrics that were asked for."""
+        return choose(self.metrics)
+
+    def stopper(self) -> Stopper:
+        """Return what ends a run early."""
+        return Stopper(StopWhen.of(self.stop_when), self.chosen, self.verbose)
+
+    @property
+    def asked(self) -> dict[str, Any]:
+        """What was asked of the evaluations beyond the usual, in words; empty where nothing was."""
+        names = [f"{metric.part}_{metric.name}" if metric.part else metric.name for metric in self.chosen]
+        return {**({"metrics": names} if names else {}), **({"per_client": True} if self.per_client else {})}
 
     @property
     def dtype(self) -> np.dtype[Any]:

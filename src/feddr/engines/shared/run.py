@@ -15,6 +15,7 @@ from feddr.engines.shared.compiled_clients import CompiledClients
 from feddr.engines.shared.errors import DivergedError, inaccurate, shorter, warn_inaccurate
 from feddr.engines.shared.evaluation import Evaluator
 from feddr.engines.shared.executor import ClientExecutor, ClientTask, ClientUpdate
+from feddr.engines.shared.measured import MetricSet
 from feddr.engines.shared.options import EngineOptions
 from feddr.engines.shared.recorder import Recorder
 from feddr.engines.shared.state import RunState
@@ -51,7 +52,8 @@ class Run:
         self.problem, self.algorithm, self.local, self.options = problem, algorithm, local, options
         self.dtype = options.dtype
         evaluator = Evaluator(problem, self.dtype, pool)
-        self.recorder = Recorder(evaluator, options.personal)
+        metrics = MetricSet(problem, evaluator, options.chosen, options.per_client)
+        self.recorder = Recorder(evaluator, metrics, options.personal)
         samples = evaluator.samples if problem.data.on_demand is None else None
         self.clients = CompiledClients(problem, samples, local, self.dtype, algorithm.needs_gradient)
         self.roles = Roles(algorithm, problem.client_weights)
