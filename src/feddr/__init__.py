@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.2.0"
 
 if TYPE_CHECKING:
-    from feddr import certify, datasets, delays, local, models, plots, prox, sampling, testing, theory
+    from feddr import certify, datasets, delays, local, metrics, models, plots, prox, sampling, testing, theory
     from feddr import flower as flower  # not in __all__: it needs an extra
     from feddr.algorithms import (
         AsyncFedDR,
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     )
     from feddr.checkpoint import Checkpoint
     from feddr.data import FederatedData
+    from feddr.early_stopping import StopWhen
     from feddr.engines.asynchronous import simulate_async
     from feddr.engines.clock.settings import Clock
     from feddr.engines.reference import reference
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from feddr.engines.simulate import simulate
     from feddr.history import History
     from feddr.problem import Problem
+    from feddr.runs.compare import Comparison, compare
 
 _HOMES = {
     "feddr.algorithms": (
@@ -51,6 +53,7 @@ _HOMES = {
     ),
     "feddr.checkpoint": ("Checkpoint",),
     "feddr.data": ("FederatedData",),
+    "feddr.early_stopping": ("StopWhen",),
     "feddr.engines.asynchronous": ("simulate_async",),
     "feddr.engines.clock.settings": ("Clock",),
     "feddr.engines.reference": ("reference",),
@@ -59,17 +62,19 @@ _HOMES = {
     "feddr.engines.simulate": ("simulate",),
     "feddr.history": ("History",),
     "feddr.problem": ("Problem",),
+    "feddr.runs.compare": ("Comparison", "compare"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 _MODULES = (
-    *("certify", "datasets", "delays", "flower", "local", "models", "plots", "prox", "sampling", "testing", "theory"),
-    *("torch", "tune"),
+    *("certify", "datasets", "delays", "flower", "local", "metrics", "models", "plots", "prox", "sampling"),
+    *("testing", "theory", "torch", "tune"),
 )
 
 __all__ = [
     "AsyncFedDR",
     "Checkpoint",
     "Clock",
+    "Comparison",
     "DivergedError",
     "FedAdagrad",
     "FedAdam",
@@ -92,10 +97,13 @@ __all__ = [
     "Problem",
     "Result",
     "Scaffold",
+    "StopWhen",
     "certify",
+    "compare",
     "datasets",
     "delays",
     "local",
+    "metrics",
     "models",
     "plots",
     "prox",

@@ -8,9 +8,10 @@ import typer
 from feddr import config as configs
 from feddr.commands.console import results
 from feddr.config import Component, ConfigError, toml
-from feddr.config.components import TABLE, hint, part, target
+from feddr.config.components import TABLE, part, target
 from feddr.runs.progress import say
 from feddr.storage import atomic, untrusted
+from feddr.validation.messages import hint
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -168,6 +168,9 @@ COLUMNS = (
     TableColumn("local\nsteps", lambda row: row.local_steps, _whole),
     TableColumn("\nsec.", lambda row: row.wall_time, _tenths),
 )
+WORST = tuple(f"worst_client_{name}" for name in ("test_accuracy", "train_accuracy", "test_loss", "train_loss"))
+"""Of these the first that was measured is shown: how the worst client fares."""
+
 TIME = TableColumn("virtual\ntime", lambda row: row.time, _tenths)
 """Only where there is a clock."""
 
@@ -176,7 +179,7 @@ def table(outcomes: Sequence[Outcome]) -> Table:
     """Return the last rows as a table, the best of each column in bold; a method that diverged has no numbers."""
     rows = [None if outcome.diverged else outcome.history.last for outcome in outcomes]
     timed = any(row is not None and not math.isnan(row.time) for row in rows)
-    columns = (*COLUMNS, TIME) if timed else COLUMNS
+    columns = (*COLUMNS, *_asked([row for row in rows if row is not None]), *((TIME,) if timed else ()))
     values = [[math.nan if row is None else column.value(row) for row in rows] for column in columns]
     best = [_best(column, numbers) for column, numbers in zip(columns, values, strict=True)]
     result = Table(box=None, padding=(0, 1, 0, 0), header_style="dim")
@@ -191,6 +194,24 @@ def table(outcomes: Sequence[Outcome]) -> Table:
         ]
         result.add_row(Text(title), *cells)
     return result
+
+
+def _asked(rows: Sequence[Row]) -> list[TableColumn]:
+    """Return the columns of metrics that the runs were asked for; of those of clients, the worst one's."""
+    names = dict.fromkeys(name for row in rows for name in row.metrics if "_client_" not in name)
+    found = [_metric(name, name.replace("_", "\n", 1).replace("_", " ")) for name in names]
+    worst = next((name for name in WORST if any(name in row.metrics for row in rows)), None)
+    return [*found, *([_metric(worst, "worst\nclient")] if worst else [])]
+
+
+def _metric(name: str, title: str) -> TableColumn:
+    from feddr.metrics import better
+
+    end = better(name)
+    best = None if end is None else max if end == "max" else min
+    return TableColumn(
+        title, lambda row: row.metrics.get(name, math.nan), _percent if "accuracy" in name else _number, best
+    )
 
 
 def _best(column: TableColumn, values: Sequence[float]) -> float:

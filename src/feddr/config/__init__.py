@@ -5,6 +5,9 @@ A table names a function or a class and gives its arguments, as in Python (``com
     name = "first"                  # also seed, init_seed, weights, precision, evaluate_every, personal, certify,
                                     # on_bad_client
     rounds = 200
+    metrics = ["f1", "auc"]         # optional: names of feddr.metrics
+    per_client = true               # optional: the metrics of each client, too
+    stop_when = "test_accuracy>=0.9, seconds=600"    # optional: end early; also patience, bytes, see feddr.StopWhen
     engine = "clock"                # optional: virtual time, see below
     updates = 2000                  # of asynchronous methods; also concurrency, deadline, evaluate_every_updates
 
@@ -24,7 +27,7 @@ A table names a function or a class and gives its arguments, as in Python (``com
 
     [local]
     name = "SGD"
-    lr = 0.01
+    lr = 0.01                       # or {name = "Cosine", lr = 0.1, rounds = 200, end = 0.001}; also Step
     batch_size = "none"             # TOML has no None
 
     [sampling]                      # Full by default

@@ -30,7 +30,7 @@ def convert(value: Any, annotation: Any) -> Any:
 def _convert(value: Any, annotation: Any) -> Any:
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin in (Union, UnionType):
-        for option in arguments:
+        for option in sorted(arguments, key=lambda option: option is not NoneType):  # "none" is a string, too
             try:
                 return _convert(value, option)
             except MismatchError:
