@@ -137,8 +137,11 @@ def test_what_result_save_leaves_is_shown_with_the_call_that_repeats_it(tmp_path
     run = only(tmp_path / "mine")
     assert [one["label"] for one in run["methods"]] == ["FedDR"]
     (call,) = run["commands"]
-    expected = "feddr.simulate(problem,FedDR(eta=3.0),local=SGD(lr=0.01),sampling=Full(),rounds=40,seed=0,"
-    assert "".join(call.split()) == f"{expected}precision='float64',)"
+    expected = (
+        "import feddr def run_again(problem): return feddr.simulate( problem, feddr.FedDR(eta=3.0), "
+        "local=feddr.local.SGD(lr=0.01), sampling=feddr.sampling.Full(), rounds=40, seed=0, precision='float64', )"
+    )
+    assert " ".join(call.split()) == expected
 
 
 def test_one_method_of_an_experiment_can_be_asked_for(tmp_path: Path) -> None:

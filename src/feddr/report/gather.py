@@ -12,10 +12,13 @@ from typing import Any
 
 import feddr
 from feddr.config.labels import entries, labels
-from feddr.history import read_rows
+from feddr.history import COLUMNS, read_rows
+from feddr.metrics import better
 from feddr.report import reading
+from feddr.report.client_metrics import client_metrics
 from feddr.report.clients import federation, taking_part
-from feddr.report.formatting import call, words
+from feddr.report.formatting import words
+from feddr.report.program import program
 from feddr.runs import stored
 from feddr.runs.folder import CHECKPOINTS, CONFIG, PROGRESS
 from feddr.storage import limits
@@ -138,7 +141,7 @@ def _single(folder: Path) -> dict[str, Any]:
         "name": str(settings.get("name", folder.name)),
         "path": str(folder),
         "config": None,
-        "commands": [] if deployed or not settings else [call(settings)],
+        "commands": [] if deployed or not settings else [program(settings)],
         "settings": [[key, words(value)] for key, value in settings.items() if key not in HIDDEN],
         "clients": _clients(folder),
         "methods": [method],
@@ -154,9 +157,11 @@ def _common(place: Path, history: Path, label: str) -> dict[str, Any]:
         "label": label,
         "rows": len(rows),
         "columns": _columns(rows),
+        "metrics": _asked(rows),
         "settings": settings,
         "certificate": reading.table(place / CERTIFICATE) or None,
         "participation": taking_part(place, settings.get("clients")),
+        "client_metrics": client_metrics(place),
     }
 
 
@@ -170,6 +175,12 @@ def _columns(rows: Sequence[Mapping[str, float]]) -> dict[str, list[float | None
     chosen = [*rows[:-1:step], *rows[-1:]]
     columns = {name: [_number(row[name]) for row in chosen] for name in (rows[0] if rows else {})}
     return {name: values for name, values in columns.items() if any(value is not None for value in values)}
+
+
+def _asked(rows: Sequence[Mapping[str, float]]) -> dict[str, str | None]:
+    """Return the further metrics of a run, and which end of each is the better one; those of clients are elsewhere."""
+    names = [name for name in (rows[0] if rows else {}) if name not in COLUMNS and "_client_" not in name]
+    return {name: better(name) for name in names}
 
 
 def _number(value: float) -> float | int | None:

@@ -76,7 +76,7 @@ const panelsOf = (series) => {
       text: share,
     },
   ];
-  return panels.filter((panel) => panel && has(series, panel.y));
+  return [...panels, ...furtherPanels(series)].filter((panel) => panel && has(series, panel.y));
 };
 
 const swatch = (one) =>

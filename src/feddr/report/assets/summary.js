@@ -59,7 +59,7 @@ const drawResults = (series) => {
   const rivals = apart.length ? [] : shown.filter((one) => WHOLE.includes(one.method.status));
   const drawn = panelsOf(shown).map((panel) => panel.y);
   const idle = ["train_loss", "sparsity"].filter((key) => !drawn.includes(key)); // F again, or no zeros anywhere
-  const measures = MEASURES.filter(({ key }) => !idle.includes(key) && shown.some((one) => known(one.last[key])));
+  const measures = [...MEASURES, ...furtherMeasures(shown)].filter(({ key }) => !idle.includes(key) && shown.some((one) => known(one.last[key])));
   const notes = shown
     .filter((one) => one.method.reason)
     .map((one) =>
