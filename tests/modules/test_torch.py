@@ -257,3 +257,26 @@ def test_parameters_are_loaded_as_they_are_or_refused() -> None:
 def test_a_module_without_parameters_is_refused() -> None:
     with pytest.raises(ValueError, match="at least one number"):
         TorchProblem(torch.nn.Flatten(), DATA)
+
+
+def test_the_reference_measures_everything() -> None:
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(40, 5)).astype(np.float32)
+    clients = [{"x": x[i::4], "y": (x[i::4, 0] > 0).astype(np.int64)} for i in range(4)]
+    problem = TorchProblem(torch.nn.Linear(5, 2), feddr.FederatedData.from_clients(clients, clients))
+    result = feddr.reference(
+        problem,
+        feddr.FedDR(eta=1.0, alpha=1.1),
+        local=feddr.local.SGD(lr=0.1),
+        rounds=2,
+        metrics=["f1", "loss"],
+        per_client=True,
+        personal=True,
+    )
+    row, table = result.history.last, result.history.clients.last
+    assert row.train_loss == pytest.approx(problem.f(result.params), rel=1e-6)  # clients of one size
+    assert row.metrics["test_loss"] == pytest.approx(row.train_loss)
+    assert row.test_accuracy == pytest.approx(float(np.mean(table["test_accuracy"])))
+    assert row.metrics["worst_client_test_accuracy"] == min(table["test_accuracy"])
+    assert row.wall_time > 0
+    assert np.isfinite(row.personal_train_loss)
