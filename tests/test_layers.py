@@ -15,8 +15,8 @@ LAYERS = (
     ("tree", "precision", "validation", "storage", "xla"),
     # the mathematics
     (
-        *("preparation", "data", "datasets", "models", "prox", "sampling", "problem", "local", "algorithms", "delays"),
-        *("history", "theory"),
+        *("preparation", "data", "weights", "datasets", "models", "prox", "losses", "problem", "sampling", "local"),
+        *("algorithms", "delays", "history", "theory", "inference"),
     ),
     ("torch",),
     # the engines

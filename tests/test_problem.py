@@ -235,3 +235,14 @@ def test_a_saved_model_has_the_shapes_of_the_parameters(tmp_path: Path) -> None:
     found = load_file(result.save(tmp_path) / "model.safetensors")
     assert found["a"].shape == result.params["a"].shape == ()
     assert found["a"] == result.params["a"]
+
+
+def test_a_problem_knows_its_model_and_what_it_is_for(class_data: feddr.FederatedData) -> None:
+    model = feddr.models.mlp([5, 4, 3], activation="tanh")
+    problem = feddr.Problem.classification(model, class_data)
+    assert problem.model is model
+    assert problem.task == "classification"
+    assert model.spec == {"name": "mlp", "sizes": [5, 4, 3], "activation": "tanh"}
+    assert feddr.models.linear(5).spec == {"name": "linear", "num_features": 5}
+    assert feddr.models.softmax(5, 3).spec == {"name": "softmax", "num_features": 5, "num_classes": 3}
+    assert feddr.Problem.regression(feddr.models.linear(5), class_data).task == "regression"

@@ -4,7 +4,7 @@ Any pair of such functions is a model; these are the ones that the experiments u
 """
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,6 +41,9 @@ class Model:
         Width of the output: 0 for a single number, the number of classes otherwise.
     is_linear
         Whether it is ``x . weight + bias``, so that the curvature of a loss is known.
+    spec
+        Name and arguments of a model of this module, in plain values, with which a saved model is built again; None for
+        any other.
 
     Examples
     --------
@@ -53,6 +56,7 @@ class Model:
     apply: Callable[[Tree, jax.Array], jax.Array]
     num_outputs: int
     is_linear: bool = False
+    spec: Mapping[str, Any] | None = None
 
 
 def linear(num_features: int) -> Model:
@@ -77,7 +81,8 @@ def linear(num_features: int) -> Model:
         del seed
         return {"weight": np.zeros(num_features), "bias": np.zeros(())}
 
-    return Model(init, lambda params, x: x @ params["weight"] + params["bias"], num_outputs=0, is_linear=True)
+    spec = {"name": "linear", "num_features": num_features}
+    return Model(init, lambda params, x: x @ params["weight"] + params["bias"], 0, is_linear=True, spec=spec)
 
 
 def softmax(num_features: int, num_classes: int) -> Model:
@@ -100,7 +105,11 @@ def softmax(num_features: int, num_classes: int) -> Model:
         del seed
         return {"weight": np.zeros((num_features, num_classes)), "bias": np.zeros(num_classes)}
 
-    return Model(init, lambda params, x: dense(x, params["weight"]) + params["bias"], num_classes, is_linear=True)
+    def apply(params: Tree, x: jax.Array) -> jax.Array:
+        return dense(x, params["weight"]) + params["bias"]
+
+    spec = {"name": "softmax", "num_features": num_features, "num_classes": num_classes}
+    return Model(init, apply, num_classes, is_linear=True, spec=spec)
 
 
 def mlp(sizes: Sequence[int], activation: str = "relu") -> Model:
@@ -155,7 +164,8 @@ def mlp(sizes: Sequence[int], activation: str = "relu") -> Model:
                 x = sigma(x)
         return x
 
-    return Model(init, apply, num_outputs=sizes[-1])
+    spec = {"name": "mlp", "sizes": list(sizes), "activation": activation}
+    return Model(init, apply, num_outputs=sizes[-1], spec=spec)
 
 
 def from_flax(module: Any, example: ArrayLike) -> Model:

@@ -2,29 +2,28 @@
 
 import warnings
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from feddr import precision, tree
+from feddr import losses, precision, tree
 from feddr.data import ClientSamples, FederatedData
 from feddr.data.tables import WEIGHT
 from feddr.data.weighting import ClassWeight, weighted
+from feddr.losses import Bounds, PerSample
 from feddr.models import Model
 from feddr.prox import Regulariser, Zero
 from feddr.tree import Tree
+from feddr.weights import client_weights, sample_weights
 
-PerSample = Callable[[Tree, Any], jax.Array]
-"""From (parameters, batch of samples) to one number for each sample."""
-
-Bounds = tuple[float, float]
-"""Bounds (l, L) on the eigenvalues of a Hessian."""
+Task = Literal["classification", "regression"]
+"""What the outputs of a model are for: scores of classes, or numbers."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,6 +48,9 @@ class Problem:
     curvature
         Bounds (l, L) on the eigenvalues of the Hessian of every f_i, or a function from a client to its bounds, where
         they are known; certified local solvers estimate them for each client otherwise.
+    model, task
+        The model behind the loss, and ``"classification"`` or ``"regression"``, both of which predictions need;
+        ``Problem.classification`` and ``Problem.regression`` set them.
 
     Raises
     ------
@@ -76,6 +78,8 @@ class Problem:
     weights: str | ArrayLike = "uniform"
     correct: PerSample | None = None
     curvature: Bounds | Callable[[int], Bounds] | None = None
+    model: Model | None = None
+    task: Task | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "init", start(self.init))
@@ -107,27 +111,16 @@ class Problem:
         weigh the same over the training samples of all clients, as in scikit-learn. Accuracies count every sample once.
         """
         classes = model.num_outputs or 2
-        _check_labels(data.train, classes, "train")
+        losses.check_labels(data.train, classes, "train")
         if data.test is not None:
-            _check_labels(data.test, classes, "test")
+            losses.check_labels(data.test, classes, "test")
         data, weights = weighted(data, weights, class_weight, classes)
-
-        def loss(params: Tree, batch: Any) -> jax.Array:
-            scores, y = model.apply(params, batch["x"]), batch["y"]
-            if not model.num_outputs:
-                return _times_weight(jnp.logaddexp(0.0, scores) - y * scores, batch)
-            own = y[:, None] == jnp.arange(model.num_outputs)  # a gather's gradient is a scatter, which is slow
-            return _times_weight(jax.nn.logsumexp(scores, axis=-1) - jnp.sum(jnp.where(own, scores, 0), axis=-1), batch)
-
-        def correct(params: Tree, batch: Any) -> jax.Array:
-            scores = model.apply(params, batch["x"])
-            predicted = jnp.argmax(scores, axis=-1) if model.num_outputs else scores > 0
-            return predicted == batch["y"]
-
         if curvature is None and model.is_linear:
             # The Hessian of the loss in the scores has eigenvalues of at most p (1 - p) <= 1/4, or 1/2 for softmax.
-            curvature = _linear_curvature(data, 0.5 if model.num_outputs else 0.25)
-        return cls(loss, data, model.init(seed), g, weights, correct, curvature)
+            curvature = losses.linear_curvature(data, 0.5 if model.num_outputs else 0.25)
+        right = losses.correct(model)
+        start = model.init(seed)
+        return cls(losses.cross_entropy(model), data, start, g, weights, right, curvature, model, "classification")
 
     @classmethod
     def regression(
@@ -144,22 +137,12 @@ class Problem:
 
         An array ``sample_weight`` of the data counts as in ``classification``.
         """
-        _check_arrays("Regression", data.train, "train")
-        if model.num_outputs > 1:
-            raise ValueError(
-                f"Regression needs a model with one output, got {model.num_outputs}; use models.linear, or an mlp "
-                "whose last size is 1."
-            )
+        losses.check_targets(model, data)
         data, weights = weighted(data, weights)
-
-        def loss(params: Tree, batch: Any) -> jax.Array:
-            outputs = model.apply(params, batch["x"])
-            outputs = outputs[:, 0] if model.num_outputs else outputs
-            return _times_weight(0.5 * (outputs - batch["y"]) ** 2, batch)
-
         if curvature is None and model.is_linear:
-            curvature = _linear_curvature(data, 1.0)
-        return cls(loss, data, model.init(seed), g, weights, curvature=curvature)
+            curvature = losses.linear_curvature(data, 1.0)
+        start = model.init(seed)
+        return cls(losses.squared_error(model), data, start, g, weights, None, curvature, model, "regression")
 
     @cached_property
     def client_weights(self) -> NDArray[np.float64]:
@@ -287,74 +270,6 @@ class Problem:
         return any(given is used for equation in traced.jaxpr.eqns for used in equation.invars) or given in outputs
 
 
-def client_weights(weights: str | ArrayLike, data: FederatedData) -> NDArray[np.float64]:
-    """Return the weights w_i that ``Problem`` describes, summing to one.
-
-    Raises
-    ------
-    ValueError
-        Where the weights are neither one of the two words nor one positive number for each client.
-
-    Examples
-    --------
-    >>> import numpy as np, feddr
-    >>> data = feddr.FederatedData.from_clients([{"x": np.zeros((1, 2))}, {"x": np.zeros((3, 2))}])
-    >>> client_weights("samples", data).tolist()
-    [0.25, 0.75]
-    """
-    n = data.num_clients
-    if isinstance(weights, str):
-        if weights not in ("uniform", "samples"):
-            raise ValueError(f'weights must be "uniform", "samples" or one number a client, got {weights!r}.')
-        sizes = data.sizes.astype(np.float64)
-        return np.full(n, 1.0 / n) if weights == "uniform" else sizes / sizes.sum()
-    given = np.asarray(precision.real("weights", weights), np.float64)
-    if given.shape != (n,) or not np.all(np.isfinite(given)) or np.any(given <= 0):
-        raise ValueError(f"weights must be {n} positive numbers, one a client, got {given.tolist()}.")
-    return scaled(given)
-
-
-def scaled(weights: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return positive weights, each however large, scaled to sum to one.
-
-    Raises
-    ------
-    ValueError
-        Where some weights are so small beside others that they would count nothing.
-
-    Examples
-    --------
-    >>> scaled(np.array([1.0, 3.0])).tolist()
-    [0.25, 0.75]
-    """
-    with np.errstate(over="ignore"):
-        found: NDArray[np.float64] = weights / weights.sum()
-    if not np.all(found):
-        found = weights / weights.max()
-        found /= found.sum()
-    if not np.all(found):
-        raise ValueError(
-            f"weights must be numbers that can be added up, got {weights.min():g} beside {weights.max():g}; leave out "
-            "clients that hardly count."
-        )
-    return found
-
-
-def sample_weights(weights: NDArray[np.float64], data: FederatedData) -> NDArray[np.float64]:
-    """Return the weight w_i / n_i of each training sample in memory; those of a panel are scaled to sum to one.
-
-    Examples
-    --------
-    >>> import numpy as np, feddr
-    >>> data = feddr.FederatedData.from_clients([{"x": np.zeros((1, 2))}, {"x": np.zeros((3, 2))}])
-    >>> sample_weights(np.array([0.25, 0.75]), data).tolist()
-    [0.25, 0.25, 0.25, 0.25]
-    """
-    if data.on_demand is not None:
-        weights = weights[data.panel] / weights[data.panel].sum()
-    return np.repeat(weights / data.train.sizes, data.train.sizes)
-
-
 def start(init: Tree) -> Tree:
     """Return the parameters that a run begins with as arrays of real numbers, which are named, some, and finite.
 
@@ -395,50 +310,5 @@ def gradient_mapping(g: Regulariser, x: Tree, gradient: Tree, eta: float) -> Tre
         return tree.map(lambda a, b: (np.asarray(a) - np.asarray(b)) / eta, x, step)
 
 
-def _linear_curvature(data: FederatedData, largest: float) -> Callable[[int], Bounds]:
-    """Return the bounds for a loss of ``x . weight + bias`` whose second derivative is between 0 and ``largest``."""
-
-    def bounds(i: int) -> Bounds:
-        samples = data.client(i)
-        x = np.asarray(samples["x"], np.float64)
-        with_bias = np.column_stack([x, np.ones(len(x))])
-        if WEIGHT in samples:
-            with_bias *= np.sqrt(np.asarray(samples[WEIGHT], np.float64))[:, None]
-        return 0.0, largest * float(np.linalg.norm(with_bias, 2)) ** 2 / len(x)
-
-    return bounds
-
-
 def _dtype(x: Tree) -> np.dtype[Any]:
     return np.dtype(np.result_type(*[leaf.dtype for leaf in tree.leaves(x)]))
-
-
-def _times_weight(losses: jax.Array, batch: Any) -> jax.Array:
-    return losses * batch[WEIGHT] if WEIGHT in batch else losses
-
-
-def _check_arrays(who: str, part: ClientSamples, name: str) -> None:
-    missing: Sequence[str] = sorted({"x", "y"} - set(part.samples))
-    if missing:
-        raise ValueError(f"{who} needs the arrays x and y, the {name} data has no {missing[0]}.")
-    shape = part.samples["y"].shape
-    if len(shape) != 1:
-        raise ValueError(f"{who} needs one label a sample, the {name} data has y of shape {shape}; use y[:, 0].")
-    unused = sorted(set(part.samples) - {"x", "y", WEIGHT})
-    if unused and name == "train":
-        warnings.warn(
-            f"The arrays {', '.join(unused)} are not used by the loss; leave them out, or write a loss of your own.",
-            stacklevel=4,
-        )
-
-
-def _check_labels(part: ClientSamples, classes: int, name: str) -> None:
-    _check_arrays("Classification", part, name)
-    y = part.samples["y"].astype(np.float64)
-    wrong = np.flatnonzero((y < 0) | (y >= classes) | (y != np.floor(y)))
-    if len(wrong):
-        client = int(np.searchsorted(part.offsets, wrong[0], side="right")) - 1
-        raise ValueError(
-            f"Labels must be whole numbers from 0 to {classes - 1}, {name} client {client} has the label "
-            f"{y[wrong[0]]:g}; give the model more outputs or renumber the labels."
-        )

@@ -18,9 +18,11 @@ from numpy.typing import ArrayLike, NDArray
 from feddr import precision, tree
 from feddr.data import ClientSamples, FederatedData, Samples
 from feddr.data.tables import WEIGHT
-from feddr.problem import Bounds, client_weights, gradient_mapping, sample_weights, start
+from feddr.losses import Bounds
+from feddr.problem import gradient_mapping, start
 from feddr.prox import Regulariser, Zero
 from feddr.tree import Tree
+from feddr.weights import client_weights, sample_weights
 
 CHUNK = 1024
 """Samples in a step of a pass over all of them."""

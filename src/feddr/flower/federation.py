@@ -6,9 +6,10 @@ from typing import Literal
 
 import numpy as np
 
-from feddr.problem import Problem, scaled, start
+from feddr.problem import Problem, start
 from feddr.prox import Regulariser, Zero
 from feddr.tree import Tree
+from feddr.weights import scaled
 
 
 @dataclass(frozen=True, eq=False)

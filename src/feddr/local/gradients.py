@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from feddr import precision, tree
 from feddr.data import FederatedData
-from feddr.problem import PerSample
+from feddr.losses import PerSample
 from feddr.tree import Tree
 
 CHUNK = 256
