@@ -37,7 +37,7 @@ def imports(path: Path) -> dict[str, bool]:
 def test_every_import_is_a_dependency() -> None:
     needed = names(PROJECT["dependencies"])
     optional = needed | NAMED
-    for extra in ("flower", "ray", "torch", "tensorboard", "mlflow", "modules"):
+    for extra in ("flower", "ray", "torch", "tensorboard", "mlflow", "modules", "onnx"):
         optional |= names(PROJECT["optional-dependencies"][extra])
     missing = []
     for path in (ROOT / "src" / "feddr").rglob("*.py"):

@@ -15,8 +15,8 @@ LAYERS = (
     ("tree", "precision", "validation", "storage", "xla"),
     # the mathematics
     (
-        *("preparation", "data", "weights", "datasets", "models", "prox", "losses", "problem", "sampling", "local"),
-        *("algorithms", "delays", "history", "theory", "inference"),
+        *("preparation", "data", "weights", "datasets", "models", "prox", "initial", "losses", "problem", "sampling"),
+        *("local", "algorithms", "delays", "history", "theory", "inference"),
     ),
     ("torch",),
     # the engines

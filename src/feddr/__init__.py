@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from feddr.engines.shared.errors import DivergedError
     from feddr.engines.simulate import simulate
     from feddr.history import History
+    from feddr.inference import Predictor, load
     from feddr.problem import Problem
 
 _HOMES = {
@@ -58,6 +59,7 @@ _HOMES = {
     "feddr.engines.shared.errors": ("DivergedError",),
     "feddr.engines.simulate": ("simulate",),
     "feddr.history": ("History",),
+    "feddr.inference": ("Predictor", "load"),
     "feddr.problem": ("Problem",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
@@ -89,12 +91,14 @@ __all__ = [
     "FederatedData",
     "History",
     "MimeLite",
+    "Predictor",
     "Problem",
     "Result",
     "Scaffold",
     "certify",
     "datasets",
     "delays",
+    "load",
     "local",
     "models",
     "plots",

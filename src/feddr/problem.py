@@ -1,9 +1,8 @@
 """The problem: minimise F(x) = sum_i w_i f_i(x) + g(x)."""
 
 import warnings
-from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
 
@@ -16,6 +15,7 @@ from feddr import losses, precision, tree
 from feddr.data import ClientSamples, FederatedData
 from feddr.data.tables import WEIGHT
 from feddr.data.weighting import ClassWeight, weighted
+from feddr.initial import fitting, start
 from feddr.losses import Bounds, PerSample
 from feddr.models import Model
 from feddr.prox import Regulariser, Zero
@@ -144,6 +144,16 @@ class Problem:
         start = model.init(seed)
         return cls(losses.squared_error(model), data, start, g, weights, None, curvature, model, "regression")
 
+    def starting_at(self, init: Tree) -> "Problem":
+        """Return the same problem with another start x^0, such as the ``params`` of an earlier result.
+
+        Raises
+        ------
+        ValueError
+            Where the parameters have other names or shapes than those of the start.
+        """
+        return replace(self, init=fitting(init, self.init))
+
     @cached_property
     def client_weights(self) -> NDArray[np.float64]:
         """The weights w_i, summing to one."""
@@ -268,31 +278,6 @@ class Problem:
         )
         (given,), outputs = traced.jaxpr.invars, traced.jaxpr.outvars
         return any(given is used for equation in traced.jaxpr.eqns for used in equation.invars) or given in outputs
-
-
-def start(init: Tree) -> Tree:
-    """Return the parameters that a run begins with as arrays of real numbers, which are named, some, and finite.
-
-    Raises
-    ------
-    ValueError
-        Where two parameters have one name, there are none, or one is not finite.
-
-    Examples
-    --------
-    >>> start({"weight": np.array([1, 2])})
-    {'weight': array([1., 2.])}
-    """
-    names = Counter(tree.name(path) for path, _ in jax.tree_util.tree_leaves_with_path(init))
-    twice = [name for name, count in names.items() if count > 1]
-    if twice:
-        raise ValueError(f"Parameters need names of their own, got {twice[0]} twice; rename the keys of init.")
-    x = precision.parameters(init)
-    if not tree.size(x):
-        raise ValueError("A start needs at least one number, init has none; give it the parameters of the model.")
-    if not all(np.all(np.isfinite(leaf)) for leaf in tree.leaves(x)):
-        raise ValueError("The start must be finite, init holds a NaN or infinity.")
-    return x
 
 
 def gradient_mapping(g: Regulariser, x: Tree, gradient: Tree, eta: float) -> Tree:

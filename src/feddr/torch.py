@@ -7,7 +7,7 @@ travel by their PyTorch names, as a dict of NumPy arrays: ``{"0.weight": ..., "0
 import copy
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -18,8 +18,9 @@ from numpy.typing import ArrayLike, NDArray
 from feddr import precision, tree
 from feddr.data import ClientSamples, FederatedData, Samples
 from feddr.data.tables import WEIGHT
+from feddr.initial import fitting, start
 from feddr.losses import Bounds
-from feddr.problem import gradient_mapping, start
+from feddr.problem import gradient_mapping
 from feddr.prox import Regulariser, Zero
 from feddr.tree import Tree
 from feddr.weights import client_weights, sample_weights
@@ -138,6 +139,12 @@ class TorchProblem:
         """The start x^0: the parameters that the module was given with."""
         found: dict[str, NDArray[Any]] = start(parameters(self.module))
         return found
+
+    def starting_at(self, init: Tree) -> "TorchProblem":
+        """Return the same problem with another start x^0, such as the ``params`` of an earlier result."""
+        module = copy.deepcopy(self.module)
+        load(module, fitting(dict(init), self.init))
+        return replace(self, module=module)
 
     @cached_property
     def client_weights(self) -> NDArray[np.float64]:

@@ -171,6 +171,9 @@ class ProblemLike(HasRegulariser, Protocol):
     def init(self) -> Tree:
         """The start."""
 
+    def starting_at(self, init: Tree) -> "ProblemLike":
+        """Return the same problem with another start."""
+
     @property
     def client_weights(self) -> NDArray[np.float64]:
         """The weights w_i."""

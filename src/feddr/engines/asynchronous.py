@@ -22,6 +22,7 @@ from feddr.local import LocalSolver
 from feddr.problem import Problem
 from feddr.sampling import Full, Uniform
 from feddr.theory.advice import resolve, review
+from feddr.tree import Tree
 from feddr.validation import scalars
 from feddr.xla import batching
 from feddr.xla.thread_pool import ThreadPool
@@ -35,6 +36,7 @@ def simulate_async(
     updates: int,
     clock: Clock | None = None,
     concurrency: int | None = None,
+    init: Tree | None = None,
     seed: int = 0,
     precision: str = "float32",
     evaluate_every: int = 100,
@@ -69,6 +71,8 @@ def simulate_async(
     concurrency
         Clients that work at a time, all by default; others wait, and one of those that are there is drawn at random
         when there is room. A client that never finishes keeps its place.
+    init
+        As in ``simulate``.
     seed
         Draws the delays, who works, ties, and the batches. The randomness of a client's k-th update depends on
         (seed, client, k) alone, where lost updates do not count.
@@ -112,6 +116,7 @@ def simulate_async(
     >>> result.history.last.time, result.tau
     (5.0, 2)
     """
+    problem = problem if init is None else problem.starting_at(init)
     n = problem.data.num_clients
     updates = scalars.whole("updates", updates, 0)
     options = EngineOptions(

@@ -18,6 +18,7 @@ from feddr.history import History, Row
 from feddr.local import LocalSolver
 from feddr.sampling import Full, Sampling
 from feddr.theory.advice import resolve, review
+from feddr.tree import Tree
 from feddr.validation import scalars
 
 
@@ -28,6 +29,7 @@ def reference(
     local: LocalSolver,
     rounds: int,
     sampling: Sampling | None = None,
+    init: Tree | None = None,
     seed: int = 0,
     precision: str = "float32",
     evaluate_every: int = 10,
@@ -53,6 +55,7 @@ def reference(
     >>> result.params["weight"].tolist()
     [0.25, 0.25]
     """
+    problem = problem if init is None else problem.starting_at(init)
     sampling = Full() if sampling is None else sampling
     rounds = scalars.whole("rounds", rounds, 0)
     options = EngineOptions(sampling, seed, precision, evaluate_every, verbose=verbose)

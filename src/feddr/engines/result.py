@@ -3,18 +3,21 @@
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from feddr import tree
+from numpy.typing import ArrayLike, NDArray
+
 from feddr.algorithms import Algorithm
 from feddr.algorithms.algorithm import ProblemLike
 from feddr.engines.clock.events import Event
 from feddr.engines.shared.state import RunState
 from feddr.history import History
+from feddr.inference import Predictor, files
 from feddr.local import LocalSolver
 from feddr.sampling import Sampling
-from feddr.storage import atomic, tensors
+from feddr.storage import atomic
 from feddr.tree import Tree
 
 if TYPE_CHECKING:
@@ -69,10 +72,29 @@ class Result:
     tau: int | None = None
     T: int | None = None
 
-    def save(self, folder: str | Path) -> Path:
-        """Write history.csv, model.safetensors, settings.json and curves.png into ``folder``, and return it.
+    @cached_property
+    def predictor(self) -> Predictor:
+        """The model with its parameters, features, classes and preparation: what ``feddr.load`` reads again."""
+        return Predictor.of(self.problem, self.params)
 
-        A certificate is written to certificate.json; a run with a clock has time.png and timeline.png, too.
+    def predict(self, x: Any, *, prepared: bool = False) -> NDArray[Any]:
+        """Return the label, or the number, that the global model predicts for each raw row; see ``Predictor``."""
+        return self.predictor.predict(x, prepared=prepared)
+
+    def predict_proba(self, x: Any, *, prepared: bool = False) -> NDArray[Any]:
+        """Return the probability of each class for each raw row, shape (rows, classes)."""
+        return self.predictor.predict_proba(x, prepared=prepared)
+
+    def score(self, x: Any, y: ArrayLike, *, prepared: bool = False) -> float:
+        """Return the accuracy of a classification, or R2 of a regression, on raw rows."""
+        return self.predictor.score(x, y, prepared=prepared)
+
+    def save(self, folder: str | Path) -> Path:
+        """Write history.csv, the model, settings.json and curves.png into ``folder``, and return it.
+
+        The model is what ``feddr.load`` reads: model.safetensors, model.json and, where it is not a ready one,
+        model.stablehlo. A certificate is written to certificate.json; a run with a clock has time.png and
+        timeline.png, too.
         """
         from feddr import plots
 
@@ -80,7 +102,7 @@ class Result:
         folder.mkdir(parents=True, exist_ok=True)
         with atomic.replacing(folder / "history.csv") as path:
             self.history.to_csv(path)
-        atomic.replace(folder / "model.safetensors", tensors.dumps(tree.named(self.params)))
+        files.save(folder, self.problem, self.params)
         atomic.replace(folder / "settings.json", (json.dumps(self.settings, indent=2) + "\n").encode())
         if self.watch is not None:
             from feddr.certify import certificate

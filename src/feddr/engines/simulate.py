@@ -29,6 +29,7 @@ from feddr.local import LocalSolver
 from feddr.problem import Problem
 from feddr.sampling import Full, Sampling
 from feddr.theory.advice import resolve, review
+from feddr.tree import Tree
 from feddr.validation import scalars
 from feddr.xla import batching
 from feddr.xla.thread_pool import ThreadPool
@@ -41,6 +42,7 @@ def simulate(
     local: LocalSolver,
     rounds: int,
     sampling: Sampling | None = None,
+    init: Tree | None = None,
     seed: int = 0,
     precision: str = "float32",
     evaluate_every: int = 10,
@@ -68,6 +70,9 @@ def simulate(
         Number of rounds.
     sampling
         Who takes part in a round; everybody by default.
+    init
+        The start x^0 in place of that of the problem, such as ``result.params`` of an earlier run (a warm start). Only
+        the model is taken over, clients begin anew; a checkpoint belongs to its start.
     seed
         Draws the active clients and the batches. The randomness of a client's k-th update depends on
         (seed, client, k) alone.
@@ -126,6 +131,7 @@ def simulate(
     True
     """
     rounds = scalars.whole("rounds", rounds, 0)
+    problem = problem if init is None else problem.starting_at(init)
     sampling = Full() if sampling is None else sampling
     options = EngineOptions(sampling, seed, precision, evaluate_every, personal, client_memory, on_bad_client, verbose)
     options.check(algorithm, problem)

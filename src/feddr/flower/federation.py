@@ -6,7 +6,8 @@ from typing import Literal
 
 import numpy as np
 
-from feddr.problem import Problem, start
+from feddr.initial import start
+from feddr.problem import Problem
 from feddr.prox import Regulariser, Zero
 from feddr.tree import Tree
 from feddr.weights import scaled

@@ -1,0 +1,62 @@
+"""A model as an ONNX file, by jax2onnx, for programs without Python or JAX: the extra ``onnx``."""
+
+import contextlib
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from feddr import precision, tree
+from feddr.inference.forward import Forward, Rows
+from feddr.tree import Tree
+
+
+def write(forward: Forward, params: Tree, rows: Rows, path: str | Path) -> None:
+    """Write the forward function with its parameters; it takes ``x``, any number of rows, and returns the outputs.
+
+    Raises
+    ------
+    ValueError
+        Where jax2onnx is not installed, or does not know an operation of the model.
+    """
+    dtype = np.result_type(*tree.leaves(params))
+    with precision.scope(dtype), _quiet():
+        try:
+            from jax2onnx import to_onnx
+        except ImportError:
+            raise ValueError("ONNX needs jax2onnx, which is not installed; pip install 'feddr[onnx]'.") from None
+        constants = jax.tree.map(jax.numpy.asarray, params)
+
+        def outputs(x: Any) -> Any:
+            return forward(constants, x)
+
+        try:
+            to_onnx(
+                outputs,
+                [jax.ShapeDtypeStruct(("rows", *rows.shape), rows.dtype(dtype))],
+                enable_double_precision=dtype == np.float64,
+                return_mode="file",
+                output_path=str(path),
+            )
+        except NotImplementedError as error:
+            raise ValueError(
+                f"jax2onnx cannot write this model: {error}; a model that was loaded and is not a ready one is written "
+                "by the program that trained it, with result.predictor.to_onnx."
+            ) from None
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep to itself what these libraries log about parts of them that are not used here."""
+    loggers = [logging.getLogger(name) for name in ("jax2onnx", "onnx_ir")]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
