@@ -8,6 +8,7 @@ The modules::
     data             feddr data
     tune             feddr tune; tune_verdict says how a search ended
     reproduce        feddr reproduce
+    predict          feddr predict
     report           feddr report
     deploy           feddr deploy certs, check, server, node
     progress         progress bars, and the table of results

@@ -41,11 +41,11 @@ def write(forward: Forward, params: Tree, rows: Rows, path: str | Path) -> None:
                 return_mode="file",
                 output_path=str(path),
             )
-        except NotImplementedError as error:
+        except Exception as error:  # it fails in many ways where it does not know an operation, or this JAX
+            reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
             raise ValueError(
-                f"jax2onnx cannot write this model: {error}; a model that was loaded and is not a ready one is written "
-                "by the program that trained it, with result.predictor.to_onnx."
-            ) from None
+                f"jax2onnx cannot write this model, {reason}; it is known to write models.linear, softmax and mlp."
+            ) from error
 
 
 @contextlib.contextmanager
