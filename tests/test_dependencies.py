@@ -10,8 +10,8 @@ ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 BROUGHT = {"jaxlib": "jax", "PIL": "matplotlib", "grpc": "flwr", "cryptography": "flwr", "starlette": "flwr"}
 """Packages that are a part of another one, or that it cannot do without."""
-IMPORTED_AS = {"mlflow": "mlflow-skinny", "tensorboardX": "tensorboardx"}
-NAMED = {"pyarrow", "sklearn"}
+IMPORTED_AS = {"mlflow": "mlflow-skinny", "tensorboardX": "tensorboardx", "sklearn": "scikit-learn"}
+NAMED = {"pyarrow"}
 """Who lacks them is told what to install."""
 
 
@@ -37,11 +37,11 @@ def imports(path: Path) -> dict[str, bool]:
 def test_every_import_is_a_dependency() -> None:
     needed = names(PROJECT["dependencies"])
     optional = needed | NAMED
-    for extra in ("flower", "ray", "torch", "tensorboard", "mlflow", "modules", "onnx"):
+    for extra in ("flower", "ray", "torch", "tensorboard", "mlflow", "modules", "onnx", "sklearn"):
         optional |= names(PROJECT["optional-dependencies"][extra])
     missing = []
     for path in (ROOT / "src" / "feddr").rglob("*.py"):
-        own = path.parent.name in ("flower", "deploy") or path.name == "torch.py"  # an extra's own rooms
+        own = path.parent.name in ("flower", "deploy", "estimators") or path.name == "torch.py"  # an extra's own rooms
         for top, early in imports(path).items():
             package = IMPORTED_AS.get(top, BROUGHT.get(top, top))
             if package not in (needed if early and not own else optional):

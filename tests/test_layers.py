@@ -22,7 +22,7 @@ LAYERS = (
     # the engines
     ("engines.shared", "engines.clock", "engines.result", "checkpoint", "certify", "plots"),
     ("engines",),
-    ("testing",),
+    ("testing", "estimators"),
     # what is made of runs
     ("config", "runs", "report", "tune", "reproduce", "flower", "deploy", "plots.tune", "plots.reproduce"),
     # what people type

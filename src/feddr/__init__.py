@@ -12,6 +12,7 @@ __version__ = "0.2.0"
 
 if TYPE_CHECKING:
     from feddr import certify, datasets, delays, local, models, plots, preparation, prox, sampling, testing, theory
+    from feddr import estimators as estimators  # not in __all__: it needs an extra
     from feddr import flower as flower  # not in __all__: it needs an extra
     from feddr.algorithms import (
         AsyncFedDR,
@@ -64,7 +65,19 @@ _HOMES = {
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 _MODULES = (
-    *("certify", "datasets", "delays", "flower", "local", "models", "plots", "preparation", "prox", "sampling"),
+    *(
+        "certify",
+        "datasets",
+        "delays",
+        "estimators",
+        "flower",
+        "local",
+        "models",
+        "plots",
+        "preparation",
+        "prox",
+        "sampling",
+    ),
     *("testing", "theory", "torch", "tune"),
 )
 

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from feddr import precision, tree
 from feddr.data import ClientSamples, FederatedData
 from feddr.data.tables import WEIGHT
 from feddr.models import Model
@@ -90,6 +91,22 @@ def check_targets(model: Model, data: FederatedData) -> None:
             f"Regression needs a model with one output, got {model.num_outputs}; use models.linear, or an mlp "
             "whose last size is 1."
         )
+
+
+def check_width(model: Model, data: FederatedData, seed: int) -> Tree:
+    """Return the start of a model, or refuse a model that cannot compute with the features of the data."""
+    start, rows = model.init(seed), data.train.samples["x"][:2]
+    arguments = tree.cast(start, np.float32), precision.samples({"x": rows}, np.float32)["x"]
+    try:
+        # A function made just for this, which JAX forgets again; it remembers others in this precision.
+        jax.eval_shape(lambda params, x: model.apply(params, x), *arguments)
+    except TypeError as error:  # how JAX refuses arrays whose shapes do not go together
+        name = "model" if model.spec is None else f"model {model.spec['name']}"
+        reason = (str(error).strip().splitlines() or [""])[0].rstrip(".")
+        raise ValueError(
+            f"{name} does not fit samples of shape {rows.shape[1:]}: {reason}; build it for this shape."
+        ) from None
+    return start
 
 
 def _times_weight(losses: jax.Array, batch: Any) -> jax.Array:

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from feddr import precision
 from feddr.storage import limits
 from feddr.tree import Tree
-from feddr.validation import arrays
+from feddr.validation import arrays, kinds
 from feddr.xla.dense import dense
 
 ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {
@@ -237,7 +237,10 @@ def from_equinox(build: Callable[[Any], Any], example: ArrayLike) -> Model:
     >>> import equinox as eqx  # doctest: +SKIP
     >>> model = from_equinox(lambda key: eqx.nn.MLP(60, 10, 32, 1, key=key), np.zeros((1, 60)))  # doctest: +SKIP
     """
-    import equinox
+    try:
+        import equinox
+    except ModuleNotFoundError:
+        raise kinds.missing("from_equinox", "equinox", "equinox") from None
 
     _, static = equinox.partition(build(jax.random.key(0)), equinox.is_inexact_array)
 

@@ -20,7 +20,10 @@ from feddr.losses import Bounds, PerSample
 from feddr.models import Model
 from feddr.prox import Regulariser, Zero
 from feddr.tree import Tree
+from feddr.validation import kinds
 from feddr.weights import client_weights, sample_weights
+
+DATA = "use FederatedData.from_clients([{'x': ..., 'y': ...}, ...])"
 
 Task = Literal["classification", "regression"]
 """What the outputs of a model are for: scores of classes, or numbers."""
@@ -82,6 +85,9 @@ class Problem:
     task: Task | None = None
 
     def __post_init__(self) -> None:
+        kinds.instance("data", self.data, FederatedData, DATA)
+        if self.g is not None:
+            kinds.instance("g", self.g)
         object.__setattr__(self, "init", start(self.init))
         if isinstance(self.curvature, tuple) and not self.curvature[0] <= self.curvature[1]:
             raise ValueError(f"curvature must be (l, L) with l <= L, got {self.curvature}.")
@@ -110,6 +116,8 @@ class Problem:
         i the weight sum_j a_ij. ``class_weight`` is a mapping from labels to weights, or ``"balanced"``: all classes
         weigh the same over the training samples of all clients, as in scikit-learn. Accuracies count every sample once.
         """
+        kinds.model(model, Model)
+        kinds.instance("data", data, FederatedData, DATA)
         classes = model.num_outputs or 2
         losses.check_labels(data.train, classes, "train")
         if data.test is not None:
@@ -119,7 +127,7 @@ class Problem:
             # The Hessian of the loss in the scores has eigenvalues of at most p (1 - p) <= 1/4, or 1/2 for softmax.
             curvature = losses.linear_curvature(data, 0.5 if model.num_outputs else 0.25)
         right = losses.correct(model)
-        start = model.init(seed)
+        start = losses.check_width(model, data, seed)
         return cls(losses.cross_entropy(model), data, start, g, weights, right, curvature, model, "classification")
 
     @classmethod
@@ -137,11 +145,13 @@ class Problem:
 
         An array ``sample_weight`` of the data counts as in ``classification``.
         """
+        kinds.model(model, Model)
+        kinds.instance("data", data, FederatedData, DATA)
         losses.check_targets(model, data)
         data, weights = weighted(data, weights)
         if curvature is None and model.is_linear:
             curvature = losses.linear_curvature(data, 1.0)
-        start = model.init(seed)
+        start = losses.check_width(model, data, seed)
         return cls(losses.squared_error(model), data, start, g, weights, None, curvature, model, "regression")
 
     def starting_at(self, init: Tree) -> "Problem":

@@ -12,7 +12,6 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import ArrayLike, NDArray
 
 from feddr import precision, tree
@@ -23,7 +22,13 @@ from feddr.losses import Bounds
 from feddr.problem import gradient_mapping
 from feddr.prox import Regulariser, Zero
 from feddr.tree import Tree
+from feddr.validation import kinds
 from feddr.weights import client_weights, sample_weights
+
+try:
+    import torch
+except ModuleNotFoundError:
+    raise kinds.missing("feddr.torch", "torch", "'feddr[torch]'") from None
 
 CHUNK = 1024
 """Samples in a step of a pass over all of them."""

@@ -196,10 +196,6 @@ def _problem(config: Config) -> "Problem":
             problem = Problem.regression(model, data, **shared)
         else:
             problem = Problem.classification(model, data, class_weight=config.class_weight, **shared)
-    except TypeError as error:  # how JAX refuses arrays whose shapes do not go together
-        shape = data.train.samples["x"].shape[1:]
-        reason = str(error).splitlines()[0]
-        raise ConfigError(f"model {config.model.name} does not fit samples of shape {shape}: {reason}") from None
     except ValueError as error:
         raise ConfigError(str(error)) from None
     if config.g is not None:

@@ -116,8 +116,6 @@ def simulate_async(
     >>> result.history.last.time, result.tau
     (5.0, 2)
     """
-    problem = problem if init is None else problem.starting_at(init)
-    n = problem.data.num_clients
     updates = scalars.whole("updates", updates, 0)
     options = EngineOptions(
         Uniform(1), seed, precision, evaluate_every, personal, client_memory, on_bad_client, verbose
@@ -126,7 +124,9 @@ def simulate_async(
         raise ValueError(
             f"simulate_async runs AsyncFedDR, FedAsync and FedBuff, got {type(algorithm).__name__}; use simulate."
         )
-    options.check(algorithm, problem)
+    options.check(algorithm, problem, local)
+    problem = problem if init is None else problem.starting_at(init)
+    n = problem.data.num_clients
     places = n if concurrency is None else scalars.whole("concurrency", concurrency)
     if not 1 <= places <= n:
         raise ValueError(f"concurrency must be from 1 to the number of clients, {n}, got {places}.")

@@ -55,11 +55,11 @@ def reference(
     >>> result.params["weight"].tolist()
     [0.25, 0.25]
     """
-    problem = problem if init is None else problem.starting_at(init)
     sampling = Full() if sampling is None else sampling
     rounds = scalars.whole("rounds", rounds, 0)
     options = EngineOptions(sampling, seed, precision, evaluate_every, verbose=verbose)
-    options.check(algorithm, problem)
+    options.check(algorithm, problem, local)
+    problem = problem if init is None else problem.starting_at(init)
     dtype, seed = options.dtype, options.seed
     algorithm, words, *_ = chosen = resolve(algorithm, problem, sampling, local)
     options.announce(chosen)

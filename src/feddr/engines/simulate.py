@@ -131,10 +131,10 @@ def simulate(
     True
     """
     rounds = scalars.whole("rounds", rounds, 0)
-    problem = problem if init is None else problem.starting_at(init)
     sampling = Full() if sampling is None else sampling
     options = EngineOptions(sampling, seed, precision, evaluate_every, personal, client_memory, on_bad_client, verbose)
-    options.check(algorithm, problem)
+    options.check(algorithm, problem, local)
+    problem = problem if init is None else problem.starting_at(init)
     n, seed = problem.data.num_clients, options.seed
     clock, where = Clock.of(clock), Checkpoint.of(checkpoint)
     if clock is not None:

@@ -47,7 +47,7 @@ def save(folder: Path, problem: Any, params: Tree) -> None:
     predictor = Predictor.of(problem, params)
     files = {WEIGHTS: tensors.dumps(tree.named(params))}
     model: Model | None = problem.model if isinstance(problem, Problem) else None
-    spec = None if model is None else model.spec
+    spec = model.spec if model is not None and model.spec is not None and model.spec["name"] in forward.READY else None
     missing = predictor.forward if isinstance(predictor.forward, str) else ""
     if not missing and spec is None:
         assert model is not None

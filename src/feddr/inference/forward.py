@@ -21,6 +21,9 @@ PLATFORMS = ("cpu", "cuda", "rocm", "tpu")
 HARMLESS = {"shape_assertion", "Sharding"}
 """Calls out of StableHLO that a stored function may make: JAX's own checks of the number of rows."""
 
+READY: dict[str, Callable[..., Model]] = {"linear": models.linear, "softmax": models.softmax, "mlp": models.mlp}
+"""The models that are built again from their spec; the forward function of any other is stored."""
+
 Forward = Callable[[Tree, Any], Any]
 """From (parameters, rows) to outputs."""
 
@@ -56,13 +59,12 @@ def from_spec(spec: Mapping[str, Any]) -> Model:
     >>> model.num_outputs, dict(model.spec)
     (2, {'name': 'mlp', 'sizes': [3, 8, 2], 'activation': 'relu'})
     """
-    ready: dict[str, Callable[..., Model]] = {"linear": models.linear, "softmax": models.softmax, "mlp": models.mlp}
     arguments = dict(spec)
     name = arguments.pop("name", None)
-    if name not in ready:
-        raise ValueError(f"A ready model is one of {', '.join(ready)}, got {name!r}; build it with your own code.")
+    if name not in READY:
+        raise ValueError(f"A ready model is one of {', '.join(READY)}, got {name!r}; build it with your own code.")
     try:
-        return ready[name](**arguments)
+        return READY[name](**arguments)
     except TypeError:
         raise ValueError(f"The model {name} does not take {sorted(arguments)}; see feddr.models.{name}.") from None
 

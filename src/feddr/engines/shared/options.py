@@ -12,7 +12,7 @@ from feddr.algorithms.algorithm import HasRegulariser
 from feddr.engines.shared.client_store import BUDGET
 from feddr.sampling import Sampling
 from feddr.theory.advice import Resolved
-from feddr.validation import scalars
+from feddr.validation import kinds, scalars
 
 OnBadClient = Literal["stop", "skip"]
 """What to do about a client that sends a NaN or an infinity."""
@@ -32,6 +32,7 @@ class EngineOptions:
     verbose: bool = True
 
     def __post_init__(self) -> None:
+        kinds.instance("sampling", self.sampling)
         scalars.count(self, "seed", 0)
         scalars.count(self, "evaluate_every", 1)
         if self.on_bad_client not in ("stop", "skip"):
@@ -43,8 +44,15 @@ class EngineOptions:
         """The precision as a type of NumPy."""
         return precisions.of(self.precision)
 
-    def check(self, algorithm: Algorithm, problem: HasRegulariser) -> None:
-        """Refuse an algorithm that cannot handle the problem, or these options."""
+    def check(self, algorithm: Algorithm, problem: HasRegulariser, local: Any = None) -> None:
+        """Refuse an algorithm that cannot handle the problem, or these options, and what is none."""
+        kinds.instance("algorithm", algorithm)
+        kinds.instance("local", local)
+        if not hasattr(problem, "data"):
+            raise ValueError(
+                f"problem must be a feddr.Problem, got a {type(problem).__name__}; use Problem.classification or "
+                "Problem.regression."
+            )
         check_on_bad_client(self.on_bad_client, algorithm)
         check(algorithm, problem, self.sampling)
 
