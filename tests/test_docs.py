@@ -192,8 +192,9 @@ def test_examples_in_docstrings_run(name: str, tmp_path: Path, monkeypatch: pyte
 
 
 PUBLIC = (
-    *("algorithms", "certify", "checkpoint", "config", "data", "datasets", "delays", "flower", "history", "local"),
-    *("models", "plots", "preparation", "problem", "prox", "runs.trackers", "sampling", "testing", "theory", "tune"),
+    *("algorithms", "certify", "checkpoint", "config", "data", "datasets", "delays", "estimators", "flower"),
+    *("history", "inference", "local", "models", "plots", "preparation", "problem", "prox", "runs.trackers"),
+    *("sampling", "testing", "theory", "tune"),
 )
 
 
@@ -247,6 +248,20 @@ def test_train_on_your_own_data_runs_and_shows_what_it_prints(
     Path("ages.toml").write_text(experiment)
     problem, _ = feddr.config.build(feddr.config.load("ages.toml"))
     assert problem.data.clients == values["data"].clients
+
+
+def test_the_code_of_using_the_model_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In order, each block after those before it."""
+    monkeypatch.chdir(tmp_path)
+    values: dict[str, Any] = {}
+    for line, code in blocks(DOCS / "USE.md", "python"):
+        exec(compile("\n" * (line - 1) + code, "USE.md", "exec"), values)
+    result, predictor = values["result"], values["predictor"]
+    assert values["data"].num_clients == 4
+    assert predictor.predict(values["new"]).tolist() == result.predict(values["new"]).tolist() == ["yes", "no"]
+    assert pytest.approx(result.history.last.F, rel=1e-6) == values["longer"].history.rows[0].F
+    assert values["model"].classes_.tolist() == ["no", "yes"]
+    assert values["search"].best_params_
 
 
 @pytest.mark.parametrize("page", PAGES, ids=named)

@@ -65,20 +65,8 @@ _HOMES = {
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 _MODULES = (
-    *(
-        "certify",
-        "datasets",
-        "delays",
-        "estimators",
-        "flower",
-        "local",
-        "models",
-        "plots",
-        "preparation",
-        "prox",
-        "sampling",
-    ),
-    *("testing", "theory", "torch", "tune"),
+    *("certify", "datasets", "delays", "estimators", "flower", "inference", "local", "models", "plots"),
+    *("preparation", "prox", "sampling", "testing", "theory", "torch", "tune"),
 )
 
 __all__ = [
