@@ -66,7 +66,8 @@ class FederatedClassifier(ClassifierMixin, FederatedLinear):  # type: ignore[mis
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the most likely label of each row."""
-        return self.classes_[np.argmax(self.predict_proba(X), axis=1)]
+        probabilities = self.predict_proba(X)
+        return self.classes_[np.argmax(probabilities, axis=1)]
 
     def _outputs(self) -> int:
         return 0 if len(self.classes_) == 2 else len(self.classes_)
