@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from feddr import precision, tree
-from feddr.data import ClientSamples, FederatedData
+from feddr.data import ClientSamples, FederatedData, Samples
 from feddr.data.tables import WEIGHT
 from feddr.models import Model
 from feddr.tree import Tree
@@ -107,6 +107,41 @@ def check_width(model: Model, data: FederatedData, seed: int) -> Tree:
             f"{name} does not fit samples of shape {rows.shape[1:]}: {reason}; build it for this shape."
         ) from None
     return start
+
+
+def check_per_sample(name: str, function: PerSample, init: Tree, samples: Samples) -> None:
+    """Refuse a function that is not one real number for each sample, before any time is spent; warn of unused weights.
+
+    Parameters
+    ----------
+    name
+        ``"loss"`` or ``"correct"``.
+    """
+    batch = {key: array[:2] for key, array in samples.items()}
+    rows, params = len(next(iter(batch.values()))), tree.cast(init, np.float32)
+    if name == "loss" and WEIGHT in batch and not _uses(function, WEIGHT, params, batch):
+        warnings.warn(
+            f"The array {WEIGHT} is not used by the loss; multiply the loss of each sample by it, or leave it out.",
+            stacklevel=4,
+        )
+    # JAX remembers arrays that a function refers to in this precision for as long as it knows the function, and could
+    # then not compile it in the other one; it soon forgets a function that was made just for this.
+    shape = jax.eval_shape(lambda x, batch: function(x, batch), params, precision.samples(batch, np.float32)).shape
+    if shape != (rows,):
+        raise ValueError(
+            f"{name} must return one value for each sample, for {rows} samples it returned shape {shape}; "
+            "do not average over the batch."
+        )
+
+
+def _uses(loss: PerSample, name: str, params: Tree, batch: Samples) -> bool:
+    """Return whether the loss depends on this array of a batch."""
+    rest = precision.samples({other: array for other, array in batch.items() if other != name}, np.float32)
+    traced = jax.make_jaxpr(lambda array: loss(params, {**rest, name: array}))(
+        precision.samples({name: batch[name]}, np.float32)[name]
+    )
+    (given,), outputs = traced.jaxpr.invars, traced.jaxpr.outvars
+    return any(given is used for equation in traced.jaxpr.eqns for used in equation.invars) or given in outputs
 
 
 def _times_weight(losses: jax.Array, batch: Any) -> jax.Array:

@@ -1,7 +1,6 @@
 """The problem: minimise F(x) = sum_i w_i f_i(x) + g(x)."""
 
-import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
@@ -13,7 +12,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from feddr import losses, precision, tree
 from feddr.data import ClientSamples, FederatedData
-from feddr.data.tables import WEIGHT
 from feddr.data.weighting import ClassWeight, weighted
 from feddr.initial import fitting, start
 from feddr.losses import Bounds, PerSample
@@ -92,7 +90,9 @@ class Problem:
         if isinstance(self.curvature, tuple) and not self.curvature[0] <= self.curvature[1]:
             raise ValueError(f"curvature must be (l, L) with l <= L, got {self.curvature}.")
         assert self.client_weights is not None  # a wrong weighting is refused here, not in the first round
-        self._check_loss()
+        for name, function in (("loss", self.loss), ("correct", self.correct)):
+            if function is not None:
+                losses.check_per_sample(name, function, self.init, self.data.train.samples)
 
     @classmethod
     def classification(
@@ -253,41 +253,6 @@ class Problem:
     def _all_samples(self, x: Tree) -> tuple[Tree, Any]:
         dtype = _dtype(x)
         return precision.samples(self.data.train.samples, dtype), self.sample_weights.astype(dtype)
-
-    def _check_loss(self) -> None:
-        """Refuse a loss that is not one real number for each sample, before any time is spent."""
-        batch = {name: array[:2] for name, array in self.data.train.samples.items()}
-        rows = len(next(iter(batch.values())))
-        if WEIGHT in batch and not self._uses(WEIGHT, batch):
-            warnings.warn(
-                f"The array {WEIGHT} is not used by the loss; multiply the loss of each sample by it, or leave it out.",
-                stacklevel=4,
-            )
-        for name, function in (("loss", self.loss), ("correct", self.correct)):
-            if function is None:
-                continue
-            # JAX remembers arrays that a function refers to in this precision for as long as it knows the function,
-            # and could then not compile it in the other one; it soon forgets a function that was made just for this.
-            shape = jax.eval_shape(
-                lambda params, batch, f=function: f(params, batch),
-                tree.cast(self.init, np.float32),
-                precision.samples(batch, np.float32),
-            ).shape
-            if shape != (rows,):
-                raise ValueError(
-                    f"{name} must return one value for each sample, for {rows} samples it returned shape {shape}; "
-                    "do not average over the batch."
-                )
-
-    def _uses(self, name: str, batch: Mapping[str, NDArray[Any]]) -> bool:
-        """Return whether the loss depends on this array of a batch."""
-        rest = precision.samples({other: array for other, array in batch.items() if other != name}, np.float32)
-        params = tree.cast(self.init, np.float32)
-        traced = jax.make_jaxpr(lambda array: self.loss(params, {**rest, name: array}))(
-            precision.samples({name: batch[name]}, np.float32)[name]
-        )
-        (given,), outputs = traced.jaxpr.invars, traced.jaxpr.outvars
-        return any(given is used for equation in traced.jaxpr.eqns for used in equation.invars) or given in outputs
 
 
 def gradient_mapping(g: Regulariser, x: Tree, gradient: Tree, eta: float) -> Tree:

@@ -184,8 +184,10 @@ def test_all_checks_of_scikit_learn_pass(estimator: Any) -> None:
         check_estimator(estimator)
 
 
-CHECKS = ("check_no_attributes_set_in_init", "check_get_params_invariance", "check_set_params", "check_mixin_order")
-CHECKS += ("check_estimators_unfitted", "check_estimators_nan_inf", "check_fit1d", "check_requires_y_none")
+CHECKS = (
+    *("check_no_attributes_set_in_init", "check_get_params_invariance", "check_set_params", "check_mixin_order"),
+    *("check_estimators_unfitted", "check_estimators_nan_inf", "check_fit1d", "check_requires_y_none"),
+)
 
 
 @pytest.mark.parametrize("estimator", [FederatedRegressor(), FederatedClassifier()])

@@ -28,7 +28,7 @@ READY = {"softmax": feddr.models.softmax(5, 3), "mlp": feddr.models.mlp([5, 4, 3
 def test_a_saved_model_is_the_same(name: str, precision: str, tmp_path: Path) -> None:
     result = run(feddr.Problem.classification(READY[name], CLASSES), precision)
     found = saved(tmp_path, result)
-    assert jax.tree.structure(found.params) == jax.tree.structure(result.params)
+    assert str(jax.tree.structure(found.params)) == str(jax.tree.structure(result.params))
     for ours, theirs in zip(jax.tree.leaves(found.params), jax.tree.leaves(result.params), strict=True):
         assert ours.shape == theirs.shape
         assert ours.dtype == theirs.dtype == precision
@@ -57,7 +57,7 @@ import sys, numpy as np, feddr
 print(feddr.load(sys.argv[1]).predict(np.load(sys.argv[2])).tolist())
 assert not {"flax", "equinox", "tests"} & set(sys.modules)
 """
-    words = [sys.executable, "-c", program, tmp_path / "run", tmp_path / "x.npy"]
+    words: list[str | Path] = [sys.executable, "-c", program, tmp_path / "run", tmp_path / "x.npy"]
     told = subprocess.run(words, capture_output=True, text=True, check=True, cwd=tmp_path)
     assert json.loads(told.stdout) == result.predict(X[:4]).tolist()
 
@@ -149,7 +149,7 @@ def test_a_stored_function_that_calls_out_is_refused(tmp_path: Path) -> None:
     leaf = np.eye(5, dtype=np.float32)
     with pytest.raises(ValueError, match="lapack_spotrf_ffi, which is code outside of it"):
         forward.dumps(apply, [leaf], forward.Rows((5,), False))
-    rows = jax.ShapeDtypeStruct((jax.export.symbolic_shape("rows")[0], 5), np.float32)
+    rows: Any = jax.ShapeDtypeStruct((jax.export.symbolic_shape("rows")[0], 5), np.float32)  # type: ignore[no-untyped-call]
     data = jax.export.export(jax.jit(apply), platforms=["cpu"])([leaf], rows).serialize()
     with pytest.raises(DamagedError, match="does more than compute, it calls lapack_spotrf_ffi"):
         forward.loads(bytes(data), {"b": leaf}, forward.Rows((5,), False), 5, tmp_path)

@@ -22,7 +22,7 @@ def test_scores_are_those_of_the_history() -> None:
 
 @pytest.mark.parametrize("outputs", [0, 2])
 def test_probabilities_are_those_of_the_loss(outputs: int) -> None:
-    labels = (Y > 0).astype(np.int64)
+    labels = np.minimum(np.asarray(Y, np.int64), 1)
     data = FederatedData.from_clients([{"x": X[:20], "y": labels[:20]}, {"x": X[20:], "y": labels[20:]}])
     model = feddr.models.softmax(5, 2) if outputs else feddr.models.linear(5)
     result = run(feddr.Problem.classification(model, data, weights="samples"), "float64")

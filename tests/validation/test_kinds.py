@@ -5,6 +5,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -128,7 +129,7 @@ def test_a_network_with_one_output_may_be_a_regression() -> None:
     problem = regression(feddr.models.mlp([5, 4, 1]), column(X[:, 0]))
     params = problem.init
     assert problem.model is not None
-    outputs = np.asarray(problem.model.apply(params, X))[:, 0]
+    outputs = np.asarray(problem.model.apply(params, jnp.asarray(X)))[:, 0]
     assert problem.f(params) == pytest.approx(0.5 * np.mean((outputs - X[:, 0]) ** 2), rel=1e-5)
     result = feddr.simulate(problem, feddr.FedAvg(), local=SGD, rounds=1)
     assert result.predict(X).shape == (6,)
