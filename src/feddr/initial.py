@@ -1,6 +1,7 @@
 """The start x^0: checked parameters, of a problem or of an earlier run."""
 
 from collections import Counter
+from typing import Any
 
 import jax
 import numpy as np
@@ -55,5 +56,5 @@ def fitting(init: Tree, own: Tree) -> Tree:
     return jax.tree.unflatten(jax.tree.structure(own), [given[name] for name in wanted])
 
 
-def _shapes(named: dict[str, object]) -> dict[str, tuple[int, ...]]:
-    return {name: np.shape(leaf) for name, leaf in named.items()}  # type: ignore[arg-type]
+def _shapes(named: dict[str, Any]) -> dict[str, tuple[int, ...]]:
+    return {name: np.shape(leaf) for name, leaf in named.items()}

@@ -85,8 +85,9 @@ def dumps(apply: Forward, params: Tree, rows: Rows) -> bytes:
 
     with precision.scope(dtype):
         (count,) = jax_export.symbolic_shape("rows")
-        x = jax.ShapeDtypeStruct((count, *rows.shape), rows.dtype(dtype))
-        shapes = [jax.ShapeDtypeStruct(np.shape(leaf), np.asarray(leaf).dtype) for leaf in leaves]
+        struct: Any = jax.ShapeDtypeStruct
+        x = struct((count, *rows.shape), rows.dtype(dtype))
+        shapes = [struct(np.shape(leaf), np.asarray(leaf).dtype) for leaf in leaves]
         try:
             exported = jax_export.export(jax.jit(forward), platforms=PLATFORMS)(shapes, x)
             if _calls(exported):
@@ -131,7 +132,8 @@ def loads(data: bytes, params: Mapping[str, Any], rows: Rows, num_outputs: int, 
 
     def forward(params: Tree, x: Any) -> Any:
         named = tree.named(params)
-        return exported.call([named[name] for name in order], x)
+        call: Any = exported.call
+        return call([named[name] for name in order], x)
 
     return forward
 

@@ -28,6 +28,7 @@ def write(forward: Forward, params: Tree, rows: Rows, path: str | Path) -> None:
             from jax2onnx import to_onnx
         except ImportError:
             raise ValueError("ONNX needs jax2onnx, which is not installed; pip install 'feddr[onnx]'.") from None
+        struct: Any = jax.ShapeDtypeStruct
         constants = jax.tree.map(jax.numpy.asarray, params)
 
         def outputs(x: Any) -> Any:
@@ -36,7 +37,7 @@ def write(forward: Forward, params: Tree, rows: Rows, path: str | Path) -> None:
         try:
             to_onnx(
                 outputs,
-                [jax.ShapeDtypeStruct(("rows", *rows.shape), rows.dtype(dtype))],
+                [struct(("rows", *rows.shape), rows.dtype(dtype))],
                 enable_double_precision=dtype == np.float64,
                 return_mode="file",
                 output_path=str(path),
