@@ -88,3 +88,25 @@ def test_a_model_of_plain_numbers_takes_them_as_they_are(tmp_path: Path) -> None
     refused = ask("predict", str(tmp_path / "run"), str(tmp_path / "narrow.csv"))
     assert refused.exit_code == REFUSED
     assert "rows of shape (60,), got x of shape (4, 59)" in refused.stderr
+
+
+def test_from_a_table_of_hospitals_to_a_new_patient(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The whole way: rows in a CSV file, an experiment in TOML, a comparison, and a prediction."""
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    age, sex = rng.normal(50, 12, 40).round(1), rng.choice(["f", "m"], 40)
+    label = np.where(age + 5 * (sex == "m") + rng.normal(0, 6, 40) > 52, "yes", "no")
+    table = pd.DataFrame({"hospital": np.repeat(["north", "south"], 20), "age": age, "sex": sex, "ill": label})
+    table.to_csv("rows.csv", index=False)
+    Path("ill.toml").write_text(
+        'name = "ill"\nrounds = 3\nmodel = { name = "linear", num_features = 3 }\nlocal = { name = "SGD", lr = 0.1 }\n'
+        '[data]\nname = "csv"\npath = "rows.csv"\nclient = "hospital"\nlabel = "ill"\ncategorical = ["sex"]\n'
+        'standardise = true\n[[algorithm]]\nname = "FedDR"\n[[algorithm]]\nname = "FedAvg"\n'
+    )
+    assert ask("compare", "ill.toml", "--quiet").exit_code == 0
+    Path("new.csv").write_text("name,sex,age\nAnn,f,31\nBob,m,80\n")
+    found = ask("predict", "runs/ill", "new.csv", "--method", "FedDR")
+    assert found.stdout == "prediction\nno\nyes\n", found.output
+    coefficients = feddr.load("runs/ill", method="FedDR").coefficients(raw=True)
+    assert coefficients.index.tolist() == ["age", "sex=f", "sex=m", "intercept"]
+    assert coefficients["age"] > 0
