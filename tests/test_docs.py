@@ -178,7 +178,7 @@ def modules() -> Iterator[str]:
 
 @pytest.mark.parametrize("name", sorted(modules()))
 def test_examples_in_docstrings_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    if name == "feddr.torch":
+    if name == "feddr.torch":  # others skip their examples of PyTorch themselves
         pytest.importorskip("torch")
     monkeypatch.chdir(tmp_path)
     told: list[str] = []

@@ -101,6 +101,7 @@ class Problem:
         _check_labels(data.train, classes, "train")
         if data.test is not None:
             _check_labels(data.test, classes, "test")
+        _check_features(model, data)
 
         def loss(params: Tree, batch: Any) -> jax.Array:
             scores, y = model.apply(params, batch["x"]), batch["y"]
@@ -131,6 +132,7 @@ class Problem:
         curvature: Bounds | Callable[[int], Bounds] | None = None,
     ) -> "Problem":
         """Half the squared error of ``model`` on features ``x`` and targets ``y``."""
+        _check_features(model, data)
 
         def loss(params: Tree, batch: Any) -> jax.Array:
             return 0.5 * (model.apply(params, batch["x"]) - batch["y"]) ** 2
@@ -385,3 +387,10 @@ def _check_labels(part: ClientSamples, classes: int, name: str) -> None:
             f"Labels must be whole numbers from 0 to {classes - 1}, {name} client {client} has the label "
             f"{y[wrong[0]]:g}; give the model more outputs or renumber the labels."
         )
+
+
+def _check_features(model: Model, data: FederatedData) -> None:
+    """Refuse features that the model cannot take, such as tokens that it does not have."""
+    for part in (data.train, data.test):
+        if model.check is not None and part is not None:
+            model.check(part.samples["x"])

@@ -22,7 +22,7 @@ TABLE: Mapping[str, tuple[str, Sequence[str]]] = {
             *("bundled", "csv", "femnist", "heart_disease", "leaf", "libsvm", "mnist", "synthetic", "synthetic_iid"),
         ],
     ),
-    "model": ("feddr.models", ["linear", "mlp", "softmax"]),
+    "model": ("feddr.models", ["cnn", "linear", "lstm", "mlp", "resnet", "softmax", "transformer"]),
     "g": (
         "feddr.prox",
         [
