@@ -22,7 +22,8 @@ def names(requirements: list[str]) -> set[str]:
 def imports(path: Path) -> dict[str, bool]:
     """The packages that a file imports, and whether already when it is imported itself."""
     tree = ast.parse(path.read_text())
-    late = {node for defined in ast.walk(tree) if isinstance(defined, ast.FunctionDef) for node in ast.walk(defined)}
+    later = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) or _for_types(node)]
+    late = {node for outer in later for node in ast.walk(outer)}
     found: dict[str, bool] = {}
     for node in ast.walk(tree):
         modules = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
@@ -32,6 +33,10 @@ def imports(path: Path) -> dict[str, bool]:
             top = module.split(".")[0]
             found[top] = found.get(top, False) or node not in late
     return {top: early for top, early in found.items() if top not in sys.stdlib_module_names and top != "feddr"}
+
+
+def _for_types(node: ast.AST) -> bool:
+    return isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)
 
 
 def test_every_import_is_a_dependency() -> None:

@@ -1,6 +1,7 @@
 """PyTorch modules in the compiled simulator: PyTorch's own results, hand-written JAX's, and every refusal."""
 
 import importlib
+import importlib.util
 import os
 import re
 import sys
@@ -23,7 +24,8 @@ from tests.conftest import make_classes
 from tests.test_docs import blocks
 
 torch: Any = pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'feddr[torch]'")
-pytest.importorskip("torchax", reason="torchax is not installed: pip install 'feddr[torch]'")
+if importlib.util.find_spec("torchax") is None:  # feddr imports it, and first switches its telemetry off
+    pytest.skip("torchax is not installed: pip install 'feddr[torch]'", allow_module_level=True)
 from feddr.torch import TorchProblem, load, parameters  # noqa: E402  only where torch is there
 
 nn = torch.nn
