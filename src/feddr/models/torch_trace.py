@@ -80,19 +80,18 @@ class TracedModule:
     def __call__(self, params: Tree, x: Any) -> Any:
         """Return the outputs of the module for rows x, shape (rows, ...)."""
         dtype = jnp.result_type(*jax.tree.leaves(params))
-        arguments = (dict(params), _constants(self._fixed, dtype), x)
-        shapes = jax.tree.map(lambda a: jax.ShapeDtypeStruct(jnp.shape(a), jnp.result_type(a)), arguments)
         key = (x.shape, str(x.dtype), str(dtype), str(jnp.result_type(float)))
         with _LOCK:
+            arguments = (dict(params), _constants(self._fixed, dtype), x)
             if key not in self._traces:
-                self._traces[key] = self._trace(shapes)
-            jaxpr, tree = self._traces[key]
-        outputs = jax.core.eval_jaxpr(jaxpr.jaxpr, jaxpr.consts, *jax.tree.leaves(arguments))
+                self._traces[key] = self._trace(jax.tree.map(_shape, arguments))
+            jaxpr, consts, tree = self._traces[key]
+        outputs = jax.core.eval_jaxpr(jaxpr, consts, *jax.tree.leaves(arguments))
         return jax.tree.unflatten(tree, outputs)
 
-    def _trace(self, shapes: Any) -> tuple[Any, Any]:
-        """Return the computation for arguments of these shapes, and the structure of what it returns."""
-        with _translating(environment()):
+    def _trace(self, shapes: Any) -> tuple[Any, list[NDArray[Any]], Any]:
+        """Return the computation for arguments of these shapes, its constants, and the structure of what it returns."""
+        with _translating():
             _, function = load_torchax().extract_jax(self.module, environment())
             names = self._names
 
@@ -101,7 +100,7 @@ class TracedModule:
 
             jaxpr, out = jax.make_jaxpr(outputs, return_shape=True)(*shapes)
         # As NumPy's: JAX's own would belong to the precision and the trace in which they were made.
-        return jaxpr.replace(consts=[np.asarray(a) for a in jaxpr.consts]), jax.tree.structure(out)
+        return jaxpr.jaxpr, [np.asarray(a) for a in jaxpr.consts], jax.tree.structure(out)
 
     @functools.cached_property
     def _names(self) -> dict[str, str]:
@@ -112,15 +111,21 @@ class TracedModule:
     @functools.cached_property
     def _fixed(self) -> dict[str, NDArray[Any]]:
         """The tensors that are not trained."""
-        names = self._names
-        return {key: tensor.detach().numpy() for key, tensor in self._tensors.items() if key not in names}
+        import torch
+
+        fixed = {key: tensor.detach() for key, tensor in self._tensors.items() if key not in self._names}
+        return {key: (t.float() if t.dtype == torch.bfloat16 else t).numpy() for key, t in fixed.items()}
 
     @functools.cached_property
     def _tensors(self) -> "dict[str, torch.Tensor]":
         """The tensors of the module by the names that torchax has for them."""
-        with _LOCK, _translating(environment()):
+        with _LOCK, _translating():
             states, _ = load_torchax().extract_jax(self.module, environment())
         return {key: functools.reduce(getattr, key.split("."), self.module) for key in states}
+
+
+def _shape(a: Any) -> Any:
+    return jax.ShapeDtypeStruct(jnp.shape(a), jnp.result_type(a))  # type: ignore[no-untyped-call]
 
 
 def _constants(fixed: dict[str, NDArray[Any]], dtype: Any) -> dict[str, NDArray[Any]]:
@@ -130,14 +135,14 @@ def _constants(fixed: dict[str, NDArray[Any]], dtype: Any) -> dict[str, NDArray[
 
 
 @contextlib.contextmanager
-def _translating(environment: Any) -> Iterator[None]:
+def _translating() -> Iterator[None]:
     """Let PyTorch make new tensors in JAX, one operation at a time."""
     import torch
 
     fast = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)  # a fused operation that torchax does not know
     try:
-        with warnings.catch_warnings(), torch.device("jax:0"), torch.no_grad(), environment.override_property():
+        with warnings.catch_warnings(), torch.device("jax:0"), torch.no_grad():
             warnings.filterwarnings("ignore", "Explicitly requested dtype")  # PyTorch's whole numbers have 64 bits
             yield
     finally:
@@ -161,11 +166,9 @@ def environment() -> Any:
 
     def recurrent(original: Any, cell: Any) -> Any:
         def translated(x: Any, *rest: Any) -> Any:
-            plain = not isinstance(rest[0], torch.Tensor) or cell is _gru_cell
-            wants = len(rest) == 8 and plain and not (rest[4] and rest[5])
-            found = None
-            if wants:
-                found = _recurrent(cell, *made.t2j_iso((x, *rest)))
+            # The third is a truth value where all sequences have one length, the parameters where they are packed.
+            padded = isinstance(rest[2], bool)
+            found = _recurrent(cell, *made.t2j_iso((x, *rest))) if padded else None
             return original(x, *rest) if found is None else made.j2t_iso(found)
 
         return translated
@@ -191,10 +194,9 @@ def _recurrent(
 
     torchax writes the steps of a sequence one after the other, which takes the compiler minutes; here they are a loop.
     """
-    del dropout, train
     states = start if isinstance(start, tuple | list) else (start,)
-    if len({state.shape for state in states}) > 1 or x.ndim != 3:
-        return None  # projections; a single sequence
+    if (dropout and train) or len({state.shape for state in states}) > 1 or x.ndim != 3:
+        return None  # random numbers, projections, a single sequence
     directions, count = 1 + bidirectional, 4 if has_biases else 2
     x = jnp.swapaxes(x, 0, 1) if batch_first else x
     last: list[Any] = []
