@@ -33,7 +33,7 @@ RNG = np.random.default_rng(0)
 ROWS = np.zeros((1, 6))
 
 
-class Made(nn.Module):  # type: ignore[misc]
+class Made(torch.nn.Module):  # type: ignore[misc]
     """A module with these parts, and a function of it and the rows as its forward."""
 
     def __init__(self, function: Callable[[Any, Any], Any], **parts: Any) -> None:
@@ -427,9 +427,13 @@ def test_a_torch_problem_computes_on_the_device_of_its_module(monkeypatch: pytes
     """There is no other device here, so what is looked at is that every array goes to the one that the module is on."""
     data = make_classes(sizes=(13, 8), dimension=6, classes=3, seed=2)
     problem = TorchProblem(nn.Linear(6, 3), data)
-    made = []
-    tensor = torch_check.tensor
-    monkeypatch.setattr(torch_check, "tensor", lambda *arguments: made.append(1) or tensor(*arguments))
+    made, tensor = [], torch_check.tensor
+
+    def counted(*arguments: Any) -> Any:
+        made.append(tensor(*arguments))
+        return made[-1]
+
+    monkeypatch.setattr(torch_check, "tensor", counted)
     with Moves() as moves:
         problem.gradient(problem.init)
     assert moves.count == len(made) > 3

@@ -42,7 +42,7 @@ class Model:
     """
 
     init: Callable[[int], Tree]
-    apply: Callable[[Tree, jax.Array], jax.Array]
+    apply: Callable[[Tree, Any], jax.Array]
     num_outputs: int
     is_linear: bool = False
     spec: Mapping[str, Any] | None = None
