@@ -209,7 +209,7 @@ def test_the_table_has_everything_that_the_package_offers() -> None:
     assert names["local"] == offered(feddr.local, lambda value: concrete(value, "num_steps"))
     assert names["stopping"] == offered(feddr.local, lambda value: concrete(value, "holds"))
     assert names["data"] == set(datasets.__all__)
-    assert names["model"] == {"linear", "softmax", "mlp"}
+    assert names["model"] == {name for name in models.__all__ if name != "Model" and not name.startswith("from_")}
 
 
 EVERY_SETTING = [
