@@ -13,11 +13,11 @@ from feddr import precision, tree
 from feddr.data import ClientSamples
 from feddr.problem import Problem, gradient_mapping
 from feddr.tree import Tree
-from feddr.xla import batching
+from feddr.xla import batching, rewrite
 from feddr.xla.thread_pool import ThreadPool
 
 CHUNK = 1024
-"""Samples in a step of a pass."""
+"""Samples in a step of a pass, at most; fewer where what is computed for them would not fit into a cache."""
 
 PIECES = 8
 """Passes, at most, into which one over all samples is divided; however many threads there are, so are the sums."""
@@ -151,18 +151,21 @@ def _sums(
     problem: Problem, x: Tree, samples: Tree, weights: Any, start: Any, stop: Any, gradient: bool = False
 ) -> tuple[Sums, Tree | None]:
     """Return the sums over the rows from start to stop and, if wanted, the gradient of the weighted loss."""
+    loss = rewrite.faster(problem.loss)
+    correct = None if problem.correct is None else rewrite.faster(problem.correct)
+    rows = rewrite.rows_at_a_time(problem.loss, x, samples, CHUNK)
 
     def chunk(x: Tree, first: Any) -> tuple[jax.Array, Sums]:
-        row = first + jnp.arange(CHUNK, dtype=jnp.int32)
+        row = first + jnp.arange(rows, dtype=jnp.int32)
         used, row = row < stop, jnp.minimum(row, stop - 1)
         batch = tree.map(lambda a: a[row], samples)
-        losses = jnp.where(used, problem.loss(x, batch), 0)
-        right = used & problem.correct(x, batch) if problem.correct is not None else jnp.zeros(CHUNK)
+        losses = jnp.where(used, loss(x, batch), 0)
+        right = used & correct(x, batch) if correct is not None else jnp.zeros(rows)
         weighted = jnp.dot(weights[row], losses)
         return weighted, Sums(weighted, jnp.sum(losses), jnp.sum(right, dtype=losses.dtype))
 
     def step(j: Any, total: tuple[Sums, Tree | None]) -> tuple[Sums, Tree | None]:
-        first = start + j * CHUNK
+        first = start + j * rows
         if gradient:
             (_, sums), slope = jax.value_and_grad(chunk, has_aux=True)(x, first)
             return tree.add(total, (sums, slope))
@@ -170,4 +173,4 @@ def _sums(
 
     zero = jnp.zeros((), weights.dtype)
     total = (Sums(zero, zero, zero), tree.map(jnp.zeros_like, x) if gradient else None)
-    return jax.lax.fori_loop(0, -(-(stop - start) // CHUNK), step, total)
+    return jax.lax.fori_loop(0, -(-(stop - start) // rows), step, total)
