@@ -66,8 +66,8 @@ def rows_at_a_time(function: Callable[..., Any], x: Any, samples: Any, most: int
         A power of two, the answer where a row takes little memory.
     """
 
-    def of_shape(a: Any) -> jax.ShapeDtypeStruct:
-        return jax.ShapeDtypeStruct((SAMPLE, *a.shape[1:]), a.dtype)
+    def of_shape(a: Any) -> Any:
+        return jax.ShapeDtypeStruct((SAMPLE, *a.shape[1:]), a.dtype)  # type: ignore[no-untyped-call]
 
     jaxpr = jax.make_jaxpr(faster(function))(x, jax.tree.map(of_shape, samples))
     each = _memory(jaxpr.jaxpr) / SAMPLE
@@ -150,7 +150,7 @@ def _scan(equation: Any, *operands: Any) -> list[Any] | None:
     count, carried = settings["num_consts"], settings["num_carry"]
     consts, body = operands[:count], _function(settings["jaxpr"])
 
-    def step(carry: tuple[Any, ...], x: list[Any]) -> tuple[list[Any], list[Any]]:
+    def step(carry: list[Any], x: list[Any]) -> tuple[list[Any], list[Any]]:
         found = body(*consts, *carry, *x)
         return found[:carried], found[carried:]
 
