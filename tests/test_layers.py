@@ -14,7 +14,20 @@ LAYERS = (
     # what everything may use
     ("tree", "precision", "validation", "storage", "xla"),
     # the mathematics
-    ("data", "datasets", "models", "prox", "sampling", "problem", "local", "algorithms", "delays", "history", "theory"),
+    (
+        "compress",
+        "data",
+        "datasets",
+        "models",
+        "prox",
+        "sampling",
+        "problem",
+        "local",
+        "algorithms",
+        "delays",
+        "history",
+        "theory",
+    ),
     ("torch",),
     # the engines
     ("engines.shared", "engines.clock", "engines.result", "checkpoint", "certify", "plots"),

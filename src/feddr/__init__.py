@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.2.0"
 
 if TYPE_CHECKING:
-    from feddr import certify, datasets, delays, local, models, plots, prox, sampling, testing, theory
+    from feddr import certify, compress, datasets, delays, local, models, plots, prox, sampling, testing, theory
     from feddr import flower as flower  # not in __all__: it needs an extra
     from feddr.algorithms import (
         AsyncFedDR,
@@ -62,7 +62,20 @@ _HOMES = {
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 _MODULES = (
-    *("certify", "datasets", "delays", "flower", "local", "models", "plots", "prox", "sampling", "testing", "theory"),
+    *(
+        "certify",
+        "compress",
+        "datasets",
+        "delays",
+        "flower",
+        "local",
+        "models",
+        "plots",
+        "prox",
+        "sampling",
+        "testing",
+        "theory",
+    ),
     *("torch", "tune"),
 )
 
@@ -93,6 +106,7 @@ __all__ = [
     "Result",
     "Scaffold",
     "certify",
+    "compress",
     "datasets",
     "delays",
     "local",

@@ -39,6 +39,7 @@ TABLE: Mapping[str, tuple[str, Sequence[str]]] = {
     ),
     "local": ("feddr.local", ["Accelerated", "Optax", "SGD"]),
     "stopping": ("feddr.local", ["Absolute", "Epochs", "Relative", "Tolerance"]),
+    "upload": ("feddr.compress", ["Quantised", "RandomK", "TopK"]),
     "sampling": ("feddr.sampling", ["DoublyUniform", "Full", "Independent", "Partitioned", "Systematic", "Uniform"]),
     "delays": (
         "feddr.delays",
@@ -53,7 +54,7 @@ TABLE: Mapping[str, tuple[str, Sequence[str]]] = {
 ASYNCHRONOUS = ("AsyncFedDR", "FedAsync", "FedBuff")
 """The algorithms that need a clock."""
 
-NESTED = {"Regulariser": "g", "Stopping": "stopping", "Delay": "delays"}
+NESTED = {"Regulariser": "g", "Stopping": "stopping", "Delay": "delays", "Compressor": "upload", "Quantised": "upload"}
 """The kinds of parts that are arguments of other parts, by their annotations."""
 
 OPTIMISERS = ("adabelief", "adagrad", "adam", "adamw", "lion", "nadam", "radam", "rmsprop", "sgd", "yogi")

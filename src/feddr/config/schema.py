@@ -108,7 +108,7 @@ class Config:
     on_bad_client: Literal["stop", "skip"] = "stop"
 
 
-SHARED = [kind for kind in TABLE if kind not in ("algorithm", "stopping")]
+SHARED = [kind for kind in TABLE if kind not in ("algorithm", "stopping", "upload")]
 SCALARS = {entry.name: entry.type for entry in fields(Config) if entry.name not in (*SHARED, "algorithms")}
 
 

@@ -8,11 +8,11 @@ from feddr import tree
 from feddr.algorithms import Algorithm, Roles, Uploads
 from feddr.algorithms.algorithm import ProblemLike
 from feddr.engines.result import Result
-from feddr.engines.shared.aggregation import WeightedUpload, wire_bytes
+from feddr.engines.shared.aggregation import WeightedUpload, upload_bytes, wire_bytes
 from feddr.engines.shared.errors import check_finite, inaccurate, warn_inaccurate
 from feddr.engines.shared.options import EngineOptions
 from feddr.engines.shared.plain_clients import PlainClients
-from feddr.engines.shared.randomness import client_rng, sampling_rng
+from feddr.engines.shared.randomness import client_rng, sampling_rng, upload_draw
 from feddr.engines.shared.state import Callback, Progress, RunState
 from feddr.history import History, Row
 from feddr.local import LocalSolver
@@ -80,18 +80,20 @@ def reference(
             rules, new = roles.client(i), i not in state.clients
             c = rules.client(x0, message) if new else state.clients[i]
             sub = rules.subproblem(c, message)
-            solution = clients(i, sub, client_rng(seed, i, state.updates.get(i, 0)), k, p[i])
+            number = state.updates.get(i, 0)
+            solution = clients(i, sub, client_rng(seed, i, number), k, p[i])
+            solution = solution._replace(draw=upload_draw(seed, i, number))
             state.clients[i], upload = rules.finish(c, message, sub, solution)
             check_finite(upload, i, k, local, algorithm)
             if not warned and inaccurate(solution):
                 warned.append(i)
                 warn_inaccurate(solution, i, k, local, algorithm)
             uploads.append(WeightedUpload(v[i], w[i], new, upload))
-            state.updates[i] = state.updates.get(i, 0) + 1
+            state.updates[i] = number + 1
             state.meet(i, solution.met)
             state.local_steps += int(solution.steps)
             state.bytes_down += wire_bytes(message, dtype)
-            state.bytes_up += wire_bytes(upload, dtype)
+            state.bytes_up += upload_bytes(algorithm, upload, dtype)
         if uploads:
             state.server = roles.server.aggregate(state.server, _sum(uploads), prox)
         return len(active)

@@ -9,7 +9,7 @@ from feddr import tree
 from feddr.algorithms import Algorithm, Roles, Uploads
 from feddr.checkpoint import encoding
 from feddr.engines.shared import diagnosis
-from feddr.engines.shared.aggregation import WeightedUpload, finite, weighted_sum, wire_bytes
+from feddr.engines.shared.aggregation import WeightedUpload, finite, upload_bytes, weighted_sum, wire_bytes
 from feddr.engines.shared.client_store import ClientStore
 from feddr.engines.shared.compiled_clients import CompiledClients
 from feddr.engines.shared.errors import DivergedError, inaccurate, shorter, warn_inaccurate
@@ -152,7 +152,9 @@ class Run:
         self.state.bytes_down += clients * wire_bytes(message, self.dtype)
 
     def _count_up(self, update: ClientUpdate) -> None:
-        self._upload_bytes = self._upload_bytes or wire_bytes(update.upload, self.dtype)  # the same for all
+        self._upload_bytes = self._upload_bytes or upload_bytes(
+            self.algorithm, update.upload, self.dtype
+        )  # the same for all
         self.state.bytes_up += self._upload_bytes
         self.state.local_steps += int(update.solution.steps)
 
