@@ -1,4 +1,4 @@
-"""Compressed uploads: the laws of every method hold, engines agree, bytes are those of the messages, the limit stays."""
+"""Compressed uploads: all laws hold, engines agree, bytes are those of the messages, and the limit stays."""
 
 import tomllib
 

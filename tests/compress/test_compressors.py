@@ -1,4 +1,4 @@
-"""Compressors: what is decoded is what was compressed, to the last bit and in as many bytes as said, and it contracts."""
+"""Compressors: decoding gives what was compressed, to the last bit, in as many bytes as said, and it contracts."""
 
 import zlib
 from collections.abc import Callable

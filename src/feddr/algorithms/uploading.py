@@ -24,7 +24,7 @@ class Uploading:
     upload: Compressor | None = field(default=None, kw_only=True)
 
     def __repr__(self) -> str:
-        """Show the settings, and the compressor only where there is one, so that runs without one are called as ever."""
+        """Show the settings, and the compressor only where there is one, so that runs without one keep their names."""
         shown = [one.name for one in fields(self) if one.repr and one.name != "upload"]
         shown += [] if self.upload is None else ["upload"]
         return f"{type(self).__name__}({', '.join(f'{name}={getattr(self, name)!r}' for name in shown)})"

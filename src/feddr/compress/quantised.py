@@ -31,8 +31,8 @@ class Quantised(Compressor):
     block
         Numbers that share a scale; None for one scale for each array. A scale takes as much as a number of the run.
     stochastic
-        Whether to round up or down at random, so that the mean is right: the mean of the result is x / (1 + omega), with
-        omega = min(m / (4 L^2), sqrt(m) / L), and it is scaled down so because x itself would be further away.
+        Whether to round up or down at random, with probabilities such that the mean is right. The result is then
+        divided by 1 + omega, omega = min(m / (4 L^2), sqrt(m) / L), without which it might be further from x than 0.
 
     Raises
     ------
