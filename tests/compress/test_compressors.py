@@ -128,11 +128,11 @@ def _forged(compressor: Compressor, payload: bytes) -> bytes:
 @pytest.mark.parametrize(
     ("compressor", "payload", "reason"),
     [
-        (Quantised(4), np.float32([np.nan]).tobytes() + b"\x77\x70", "scales"),
-        (Quantised(4), np.float32([-1.0]).tobytes() + b"\x77\x70", "scales"),
-        (Quantised(4), np.float32([1.0]).tobytes() + b"\xff\xf0", "at most 14"),
+        (Quantised(4), np.array([np.nan], np.float32).tobytes() + b"\x77\x70", "scales"),
+        (Quantised(4), np.array([-1.0], np.float32).tobytes() + b"\x77\x70", "scales"),
+        (Quantised(4), np.array([1.0], np.float32).tobytes() + b"\xff\xf0", "at most 14"),
         (TopK(0.5), b"\xf0" + np.zeros(2, np.float32).tobytes(), "positions"),
-        (TopK(0.5), b"\x10" + np.float32([np.inf, 0]).tobytes(), "finite"),
+        (TopK(0.5), b"\x10" + np.array([np.inf, 0.0], np.float32).tobytes(), "finite"),
     ],
     ids=str,
 )

@@ -4,10 +4,12 @@ An algorithm with ``upload=Quantised(4)`` sends C(target - counted) and both sid
 the client. What C leaves out is still in the difference of the next update, so nothing is lost for good. That is error
 feedback, without a variable of its own wherever the server counts a value for each client.
 
-- ``compressor``: the base class, the frame of an encoded message, and the feedback step
-- ``quantised``: few bits for each number
-- ``sparse``: few of the numbers, the largest or random ones
-- ``bits``: whole numbers of a few bits, packed into bytes
+Its modules::
+
+    compressor     the base class, the frame of an encoded message, and the feedback step
+    quantised      few bits for each number
+    sparse         few of the numbers, the largest or random ones
+    bits           whole numbers of a few bits, packed into bytes
 """
 
 from feddr.compress.compressor import Compressor, EncodingError, feedback
