@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help run test lint types tests test-slow test-deploy fault-table test-reliability test-repeat test-modules fuzz bench reproduce docs format clean
+.PHONY: help run test lint types tests test-slow test-deploy fault-table test-reliability test-repeat test-modules test-install fuzz bench reproduce docs format clean
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -17,7 +17,7 @@ help:  ## show this list
 	@touch $@
 
 run: .venv/ready  ## FedDR as it is beside six tuned methods on a heterogeneous federation, about a minute
-	@$(BIN)/feddr compare experiments/first.toml
+	@$(BIN)/feddr compare src/feddr/experiments/first.toml
 
 test: lint types tests  ## lint, types and tests
 
@@ -60,6 +60,10 @@ test-repeat: .venv/ready  ## the faults again and again, but for the three longe
 test-modules: .venv/ready  ## models of PyTorch, flax and equinox, which are installed first, about two minutes
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[modules]'
 	@FEDDR_COMPILATION_CACHE="$(CURDIR)/.pytest_cache/compiled" $(BIN)/python -m pytest -n 0 tests/modules
+
+# No .venv: this is about the environments of others.
+test-install:  ## the wheel in empty environments, with the newest and the oldest versions of what it needs, about four minutes
+	@$(PYTHON) tests/installed.py
 
 FUZZ ?= 10000
 fuzz: .venv/ready  ## broken configs, files and arguments: FUZZ=10000 cases, and 2500 of the Python API, about 20 minutes

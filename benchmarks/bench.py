@@ -2,7 +2,7 @@
 
 python benchmarks/bench.py              # all; writes docs/performance.json and docs/PERFORMANCE.md
 python benchmarks/bench.py --quick      # all with few rounds, about 3 minutes; writes to runs/bench
-python benchmarks/bench.py --only NAME  # one workload, one peer, "clients", "models" or "roofline"; as above
+python benchmarks/bench.py --only NAME  # a part, a peer or a workload, as --help lists them; as above
 """
 
 import argparse
@@ -18,13 +18,15 @@ import clients
 import comparison
 import cores
 import environments
+import networks
 import roofline
 from workloads import WORKLOADS, flops
 
 ROOT = Path(__file__).parents[1]
 BEGIN, END = "<!-- results of `make bench`, do not edit -->", "<!-- end of results -->"
-PARTS = ("clients", "models", "roofline")
-NAMES = (*PARTS, "feddr", *environments.PINS, *(workload.name for workload in WORKLOADS))
+PARTS = ("clients", "models", "networks", "roofline")
+ENVIRONMENTS = dict.fromkeys(runner.environment for runner in comparison.RUNNERS)
+NAMES = (*PARTS, *ENVIRONMENTS, *(workload.name for workload in WORKLOADS))
 
 
 def main() -> None:
@@ -35,7 +37,7 @@ def main() -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # an exception, so that runners are ended, too
     wanted = {*PARTS, "peers"} if options.only is None else {options.only if options.only in PARTS else "peers"}
     results: dict[str, Any] = {"machine": roofline.describe(), "quick": options.quick, "only": options.only}
-    if {"roofline", "models"} & wanted:
+    if {"roofline", "models", "networks"} & wanted:
         print("The machine's limits", flush=True)
         results["roofs"] = {threads: roofline.roofs(threads) for threads in (1, 2)}
     if "peers" in wanted:
@@ -47,6 +49,11 @@ def main() -> None:
     if "models" in wanted:
         print("Cores and models", flush=True)
         results["models"] = cores.measure(options.quick)
+    if "networks" in wanted:
+        for side in networks.SIDES:
+            environments.bin_folder(side.environment)
+        print("Networks", flush=True)
+        results["networks"] = networks.measure(options.quick)
     if "clients" in wanted:
         print("Clients", flush=True)
         results["clients"] = clients.measure(options.quick)
@@ -72,6 +79,8 @@ def render(results: dict[str, Any]) -> list[str]:
         peaks = {n: max(roof["numpy_gflops"], roof["jax_gflops"]) for n, roof in results["roofs"].items()}
     if "models" in results:
         lines += ["### Cores and models", "", *cores.table(results["models"], peaks), ""]
+    if "networks" in results:
+        lines += ["### Networks beside PyTorch", "", *networks.table(results["networks"], peaks), ""]
     if "clients" in results:
         lines += ["### Clients", "", *clients.table(results["clients"]), ""]
     if "roofs" in results:

@@ -4,7 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-FOLDER = Path(__file__).parent / ".envs"
+ROOT = Path(__file__).parents[1]
+FOLDER = ROOT / "benchmarks" / ".envs"
 
 # FedJAX has not been released since 2023 and needs a jax and a haiku of its time. The simulation engine of Flower and
 # pfl-research pull in what else they need.
@@ -20,6 +21,7 @@ PINS: dict[str, tuple[str, ...]] = {
     "pfl": ("pfl==0.6.0", "torch==2.13.0", "numpy==2.4.6"),
     "flower": ("flwr[simulation]==1.41.0", "ray==2.55.1", "torch==2.13.0", "numpy==2.4.6"),
     "torch": ("torch==2.13.0", "numpy==2.4.6"),
+    "torchax": ("--constraint", str(ROOT / "constraints.txt"), "--editable", f"{ROOT}[torch]"),
 }
 
 

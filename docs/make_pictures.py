@@ -15,7 +15,8 @@ from feddr.plots import COLOURS
 from feddr.prox import Regulariser
 
 FOLDER = Path(__file__).parent / "pictures" / "regularisers"
-BLUE, RED, GREEN, PINK, ORANGE, SKY, BLACK = COLOURS
+BLUE, RED, GREEN, WINE, *_, BLACK = COLOURS
+SKY = "#56b4e9"
 GREY = "#999999"
 ETAS = ((0.5, BLUE, "-"), (1.0, RED, "--"), (2.0, GREEN, "-."))
 X = np.array([0.2, -0.5, 2.1, 0.9, -1.4, 0.1, 1.6, -0.3])
@@ -148,7 +149,7 @@ def parts(figure: Figure) -> None:
     tree = {"a": X[:5], "b": X[[4, 2, 7]], "c": X[[1, 6]]}
     g = prox.Parts({"a": prox.L1(0.6), "b": prox.NonNegative()})
     after = {name: np.asarray(leaf) for name, leaf in g.prox(tree, 1.0).items()}
-    colours = {"a": BLUE, "b": GREEN, "c": ORANGE}
+    colours = {"a": BLUE, "b": GREEN, "c": WINE}
     axes = figure.subplots()
     before = np.concatenate(list(tree.values()))
     bars(axes, before, np.concatenate(list(after.values())), [colours[name] for name in tree for _ in tree[name]])

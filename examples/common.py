@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-BLUE, ORANGE, GREEN, PINK, YELLOW, SKY, BLACK = plots.COLOURS
+BLUE, ORANGE, GREEN, PINK, OLIVE, VIOLET, BLACK = plots.COLOURS
 GREY = "#888888"
 
 

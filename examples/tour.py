@@ -82,7 +82,7 @@ def main(argv: Sequence[str] | None = None) -> Findings:
     print(f"""
 To go on:
     feddr report {folder}          the curves of a run as one HTML page
-    feddr compare experiments/first.toml     seven methods on this problem, from a config file
+    feddr example first                      writes first.toml: seven methods on this problem, for feddr compare
     feddr theory --help                      step sizes with a guarantee
     python examples/heart_disease.py         a sparse model over four hospitals; more in examples/README.md""")
     return Findings(last, resumed)

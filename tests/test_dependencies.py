@@ -10,9 +10,11 @@ ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 BROUGHT = {"jaxlib": "jax", "PIL": "matplotlib", "grpc": "flwr", "cryptography": "flwr", "starlette": "flwr"}
 """Packages that are a part of another one, or that it cannot do without."""
-IMPORTED_AS = {"mlflow": "mlflow-skinny", "tensorboardX": "tensorboardx"}
-NAMED = {"sklearn"}
+IMPORTED_AS = {"mlflow": "mlflow-skinny", "tensorboardX": "tensorboardx", "sklearn": "scikit-learn"}
+NAMED = {"pyarrow"}
 """Who lacks them is told what to install."""
+RUNNING = {"IPython"}
+"""Imported in notebooks only, where it runs already."""
 
 
 def names(requirements: list[str]) -> set[str]:
@@ -22,7 +24,8 @@ def names(requirements: list[str]) -> set[str]:
 def imports(path: Path) -> dict[str, bool]:
     """The packages that a file imports, and whether already when it is imported itself."""
     tree = ast.parse(path.read_text())
-    late = {node for defined in ast.walk(tree) if isinstance(defined, ast.FunctionDef) for node in ast.walk(defined)}
+    later = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) or _for_types(node)]
+    late = {node for outer in later for node in ast.walk(outer)}
     found: dict[str, bool] = {}
     for node in ast.walk(tree):
         modules = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
@@ -34,16 +37,30 @@ def imports(path: Path) -> dict[str, bool]:
     return {top: early for top, early in found.items() if top not in sys.stdlib_module_names and top != "feddr"}
 
 
+def _for_types(node: ast.AST) -> bool:
+    return isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)
+
+
 def test_every_import_is_a_dependency() -> None:
     needed = names(PROJECT["dependencies"])
-    optional = needed | NAMED
-    for extra in ("flower", "ray", "torch", "tensorboard", "mlflow", "modules"):
+    optional = needed | NAMED | RUNNING
+    for extra in ("flower", "ray", "torch", "tensorboard", "mlflow", "modules", "onnx", "sklearn"):
         optional |= names(PROJECT["optional-dependencies"][extra])
     missing = []
     for path in (ROOT / "src" / "feddr").rglob("*.py"):
-        own = path.parent.name in ("flower", "deploy") or path.name == "torch.py"  # an extra's own rooms
+        own = path.parent.name in ("flower", "deploy", "estimators") or path.name == "torch.py"  # an extra's own rooms
         for top, early in imports(path).items():
             package = IMPORTED_AS.get(top, BROUGHT.get(top, top))
             if package not in (needed if early and not own else optional):
                 missing.append((top, path.name))
     assert not missing
+
+
+def test_the_oldest_versions_that_are_tried_are_those_that_are_allowed() -> None:
+    lines = (ROOT / "constraints-oldest.txt").read_text().splitlines()
+    tried = dict(line.split("==") for line in lines if not line.startswith("#"))
+    assert tried.pop("jaxlib") == tried["jax"]  # a part of it
+    allowed = dict(requirement.split(">=") for requirement in PROJECT["dependencies"])
+    assert tried.keys() == allowed.keys()
+    for name, least in allowed.items():
+        assert tried[name] == least or re.fullmatch(rf"{re.escape(least)}(\.0)+", tried[name]), name

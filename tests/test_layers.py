@@ -12,16 +12,31 @@ SOURCE = Path(__file__).parents[1] / "src"
 
 LAYERS = (
     # what everything may use
-    ("tree", "precision", "validation", "storage", "xla"),
+    ("display", "tree", "precision", "validation", "storage", "xla"),
     # the mathematics
-    ("data", "datasets", "models", "prox", "sampling", "problem", "local", "algorithms", "delays", "history", "theory"),
+    (
+        *("preparation", "data", "datasets", "models", "prox", "problem", "sampling"),
+        *("local", "algorithms", "delays", "metrics", "history", "early_stopping", "theory"),
+        *("compress", "inference"),
+    ),
     ("torch",),
     # the engines
     ("engines.shared", "engines.clock", "engines.result", "checkpoint", "certify", "plots"),
     ("engines",),
-    ("testing",),
+    ("testing", "estimators"),
     # what is made of runs
-    ("config", "runs", "report", "tune", "reproduce", "flower", "deploy", "plots.tune", "plots.reproduce"),
+    (
+        "config",
+        "experiments",
+        "runs",
+        "report",
+        "tune",
+        "reproduce",
+        "flower",
+        "deploy",
+        "plots.tune",
+        "plots.reproduce",
+    ),
     # what people type
     ("commands",),
     ("__main__",),

@@ -8,10 +8,25 @@ modules are listed in docs/ARCHITECTURE.md.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 if TYPE_CHECKING:
-    from feddr import certify, datasets, delays, local, models, plots, prox, sampling, testing, theory
+    from feddr import (
+        certify,
+        compress,
+        datasets,
+        delays,
+        local,
+        metrics,
+        models,
+        plots,
+        preparation,
+        prox,
+        sampling,
+        testing,
+        theory,
+    )
+    from feddr import estimators as estimators  # not in __all__: it needs an extra
     from feddr import flower as flower  # not in __all__: it needs an extra
     from feddr.algorithms import (
         AsyncFedDR,
@@ -35,6 +50,7 @@ if TYPE_CHECKING:
     )
     from feddr.checkpoint import Checkpoint
     from feddr.data import FederatedData
+    from feddr.early_stopping import StopWhen
     from feddr.engines.asynchronous import simulate_async
     from feddr.engines.clock.settings import Clock
     from feddr.engines.reference import reference
@@ -42,7 +58,9 @@ if TYPE_CHECKING:
     from feddr.engines.shared.errors import DivergedError
     from feddr.engines.simulate import simulate
     from feddr.history import History
+    from feddr.inference import Predictor, load
     from feddr.problem import Problem
+    from feddr.runs.compare import Comparison, compare
 
 _HOMES = {
     "feddr.algorithms": (
@@ -51,6 +69,7 @@ _HOMES = {
     ),
     "feddr.checkpoint": ("Checkpoint",),
     "feddr.data": ("FederatedData",),
+    "feddr.early_stopping": ("StopWhen",),
     "feddr.engines.asynchronous": ("simulate_async",),
     "feddr.engines.clock.settings": ("Clock",),
     "feddr.engines.reference": ("reference",),
@@ -58,18 +77,21 @@ _HOMES = {
     "feddr.engines.shared.errors": ("DivergedError",),
     "feddr.engines.simulate": ("simulate",),
     "feddr.history": ("History",),
+    "feddr.inference": ("Predictor", "load"),
     "feddr.problem": ("Problem",),
+    "feddr.runs.compare": ("Comparison", "compare"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 _MODULES = (
-    *("certify", "datasets", "delays", "flower", "local", "models", "plots", "prox", "sampling", "testing", "theory"),
-    *("torch", "tune"),
+    *("certify", "compress", "datasets", "delays", "estimators", "flower", "inference", "local", "metrics", "models"),
+    *("plots", "preparation", "prox", "sampling", "testing", "theory", "torch", "tune"),
 )
 
 __all__ = [
     "AsyncFedDR",
     "Checkpoint",
     "Clock",
+    "Comparison",
     "DivergedError",
     "FedAdagrad",
     "FedAdam",
@@ -89,15 +111,22 @@ __all__ = [
     "FederatedData",
     "History",
     "MimeLite",
+    "Predictor",
     "Problem",
     "Result",
     "Scaffold",
+    "StopWhen",
     "certify",
+    "compare",
+    "compress",
     "datasets",
     "delays",
+    "load",
     "local",
+    "metrics",
     "models",
     "plots",
+    "preparation",
     "prox",
     "reference",
     "sampling",

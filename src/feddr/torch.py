@@ -1,24 +1,40 @@
 """PyTorch modules as clients of any algorithm: in the reference engine, and in a deployment over Flower.
 
-The compiled simulator is JAX's own; a problem of this file is differentiated by PyTorch, a batch at a time. Parameters
-travel by their PyTorch names, as a dict of NumPy arrays: ``{"0.weight": ..., "0.bias": ...}``.
+A problem of this file is differentiated by PyTorch, a batch at a time, on the device of the module. For the compiled
+simulator, which is JAX's own, ``feddr.models.from_torch`` translates a module. Either way parameters travel by their
+PyTorch names, as a dict of NumPy arrays: ``{"0.weight": ..., "0.bias": ...}``; ``load`` writes them into a module.
 """
 
 import copy
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import ArrayLike, NDArray
 
 from feddr import precision, tree
 from feddr.data import ClientSamples, FederatedData, Samples
-from feddr.problem import Bounds, client_weights, gradient_mapping, sample_weights, start
+from feddr.data.tables import WEIGHT
+from feddr.display import Card, as_html, as_text
+from feddr.models import torch_check
+from feddr.models.pytorch import load, parameters
+from feddr.problem import gradient_mapping
+from feddr.problem.initial import fitting, start
+from feddr.problem.losses import Bounds
+from feddr.problem.weights import client_weights, sample_weights
 from feddr.prox import Regulariser, Zero
 from feddr.tree import Tree
+from feddr.validation import kinds
+
+try:
+    import torch
+except ModuleNotFoundError:
+    raise kinds.missing("feddr.torch", "torch", "'feddr[torch]'") from None
+
+__all__ = ["TorchProblem", "cross_entropy", "load", "parameters", "right"]
 
 CHUNK = 1024
 """Samples in a step of a pass over all of them."""
@@ -27,25 +43,6 @@ Tensors = dict[str, torch.Tensor]
 
 PerSample = Callable[[torch.Tensor, Tensors], torch.Tensor]
 """From (outputs of the module, batch of samples) to one number for each sample."""
-
-
-def parameters(module: torch.nn.Module) -> dict[str, NDArray[Any]]:
-    """Return copies of the parameters of a module that are trained, by name; shorter floats as float32."""
-    own = {name: p.detach().cpu() for name, p in module.named_parameters() if p.requires_grad}
-    return {name: p.to(torch.promote_types(p.dtype, torch.float32)).numpy().copy() for name, p in own.items()}
-
-
-def load(module: torch.nn.Module, params: Mapping[str, ArrayLike]) -> None:
-    """Write parameters, such as ``result.params``, into a module; all those that are trained, and no others."""
-    own = {name: p for name, p in module.named_parameters() if p.requires_grad}
-    if set(own) != set(params):
-        raise ValueError(f"The module needs the parameters {sorted(own)}, got {sorted(params)}.")
-    with torch.no_grad():
-        for name, p in own.items():
-            value = precision.real(f"The parameter {name}", params[name])
-            if value.shape != tuple(p.shape):
-                raise ValueError(f"{name} needs the shape {tuple(p.shape)}, got {value.shape}.")
-            p.copy_(_tensor(value))
 
 
 def cross_entropy(outputs: torch.Tensor, batch: Tensors) -> torch.Tensor:
@@ -67,6 +64,7 @@ class TorchProblem:
     module
         Called with the samples ``x``; its parameters are the start. It is copied, and runs in evaluation mode: the
         loss of a sample must be a function of the parameters and of that sample, so dropout is off.
+        It computes on the device that it is on, such as a GPU.
     data
         The samples of each client, with features ``x``. Whole numbers are given to the module as they are, or, if it
         takes real numbers only, as these: tokens stay whole, pixels do not.
@@ -106,14 +104,26 @@ class TorchProblem:
     correct: PerSample | None = right
     curvature: Bounds | Callable[[int], Bounds] | None = None
 
+    def _card(self) -> Card:
+        weights = self.weights if isinstance(self.weights, str) else "one for each client"
+        facts = {
+            "module": f"{type(self.module).__name__}, {sum(p.numel() for p in self.module.parameters()):,} parameters",
+            "g": repr(self.regulariser),
+            "weights": weights,
+        }
+        data = self.data._card()
+        return Card("TorchProblem", facts | dict(data.facts), data.curves)
+
+    __repr__, _repr_html_ = as_text, as_html
+
     def __post_init__(self) -> None:
         for name, layer in self.module.named_modules():
-            tracked = getattr(layer, "num_batches_tracked", None)
-            if isinstance(tracked, torch.Tensor) and not int(tracked):
-                raise ValueError(
-                    f"A layer needs its statistics beforehand, {type(layer).__name__} {name} has seen no data; "
-                    "show it some samples in training mode, or use GroupNorm."
-                )
+            torch_check.check_statistics(f"{type(layer).__name__} {name}", layer)
+        if WEIGHT in self.data.train.samples and self.loss is cross_entropy:
+            warnings.warn(
+                f"The array {WEIGHT} is not used by the loss; give a loss that multiplies by it, or leave it out.",
+                stacklevel=3,
+            )
         batch = {name: array[:2] for name, array in self.data.train.samples.items()}
         rows = len(next(iter(batch.values())))
         with torch.no_grad():
@@ -129,6 +139,12 @@ class TorchProblem:
         """The start x^0: the parameters that the module was given with."""
         found: dict[str, NDArray[Any]] = start(parameters(self.module))
         return found
+
+    def starting_at(self, init: Tree) -> "TorchProblem":
+        """Return the same problem with another start x^0, such as the ``params`` of an earlier result."""
+        module = copy.deepcopy(self.module)
+        load(module, fitting(dict(init), self.init))
+        return replace(self, module=module)
 
     @cached_property
     def client_weights(self) -> NDArray[np.float64]:
@@ -171,17 +187,30 @@ class TorchProblem:
         """Return the share of samples that are predicted rightly; NaN where there are none, or nobody can say."""
         if part is None or not part.num_samples or self.correct is None:
             return float("nan")
+        return float(self.each(x, part.samples, "correct").mean())
+
+    def each(self, x: Tree, batch: Samples, kind: str) -> NDArray[Any]:
+        """Return the ``"loss"`` of each sample at x, whether it is ``"correct"``, or the module's ``"outputs"``."""
+        if kind == "correct" and self.correct is None:
+            raise ValueError("Accuracies need correct=..., got a problem without it; ask for the loss, or give it.")
+        of = {"loss": self.loss, "correct": self.correct, "outputs": _outputs}[kind]
+        assert of is not None
         x = precision.parameters(x)
-        tensors, found = self._tensors(x), 0
+        tensors, found = self._tensors(x), []
         with torch.no_grad():
-            for rows in _chunks(part.num_samples):
-                batch = self._batch({name: a[rows] for name, a in part.samples.items()}, _dtype(x))
-                found += int(self.correct(self._outputs(tensors, batch), batch).sum())
-        return found / part.num_samples
+            for rows in _chunks(len(next(iter(batch.values())))):
+                chunk = self._batch({name: a[rows] for name, a in batch.items()}, _dtype(x))
+                found.append(of(self._outputs(tensors, chunk), chunk).numpy())
+        return np.concatenate(found) if found else np.zeros(0)
 
     @cached_property
     def _own(self) -> torch.nn.Module:
-        return copy.deepcopy(self.module).cpu().eval()
+        return copy.deepcopy(self.module).eval()
+
+    @cached_property
+    def _device(self) -> torch.device:
+        """Where the module is, and all of its arithmetic."""
+        return next(self._own.parameters()).device
 
     @cached_property
     def _sample_weights(self) -> NDArray[np.float64]:
@@ -198,14 +227,17 @@ class TorchProblem:
             batch = self._batch({name: a[rows] for name, a in samples.items()}, _dtype(x))
             with torch.set_grad_enabled(gradient):
                 losses = self._losses(tensors, batch)
-                part = torch.dot(torch.as_tensor(weights[rows], dtype=losses.dtype), losses)
+                part = torch.dot(self._tensor(weights[rows]).to(losses.dtype), losses)
             value += float(part.detach())
             if gradient:
                 slopes = torch.autograd.grad(part, list(tensors.values()), allow_unused=True)
                 for sum_, slope in zip(total.values(), slopes, strict=True):
                     if slope is not None:
                         sum_ += slope
-        return value, {name: sum_.numpy() for name, sum_ in total.items()}
+        return value, {name: sum_.cpu().numpy() for name, sum_ in total.items()}
+
+    def _tensor(self, a: NDArray[Any], dtype: Any = None) -> torch.Tensor:
+        return torch_check.tensor(a, dtype).to(self._device)
 
     def _losses(self, tensors: Tensors, batch: Tensors) -> torch.Tensor:
         return self.loss(self._outputs(tensors, batch), batch)
@@ -218,14 +250,14 @@ class TorchProblem:
         return outputs
 
     def _tensors(self, x: Tree, requires_grad: bool = False) -> Tensors:
-        return {name: _tensor(a).requires_grad_(requires_grad) for name, a in x.items()}
+        return {name: self._tensor(a).requires_grad_(requires_grad) for name, a in x.items()}
 
     def _batch(self, samples: Samples, dtype: Any) -> Tensors:
         """Return samples as tensors: real numbers as dtype, whole numbers as 64-bit, which PyTorch wants of labels."""
 
         def tensor(name: str, a: NDArray[Any]) -> torch.Tensor:
             is_real = np.issubdtype(a.dtype, np.floating) or (name == "x" and self._real_features)
-            return _tensor(a, dtype if is_real else np.int64)
+            return self._tensor(a, dtype if is_real else np.int64)
 
         return {name: tensor(name, a) for name, a in precision.samples(samples, dtype).items()}
 
@@ -238,7 +270,7 @@ class TorchProblem:
 
     def _takes(self, features: Any, dtype: Any) -> bool:
         """Return whether the module can compute with features of one type and parameters of another."""
-        batch = {"x": _tensor(self.data.train.samples["x"][:2], features)}
+        batch = {"x": self._tensor(self.data.train.samples["x"][:2], features)}
         try:
             with torch.no_grad():
                 self._outputs(self._tensors(tree.cast(self.init, dtype)), batch)
@@ -247,8 +279,9 @@ class TorchProblem:
         return True
 
 
-def _tensor(a: NDArray[Any], dtype: Any = None) -> torch.Tensor:
-    return torch.from_numpy(np.array(a, dtype, order="C"))  # a copy, since PyTorch knows no negative strides
+def _outputs(outputs: torch.Tensor, batch: Tensors) -> torch.Tensor:
+    del batch
+    return outputs
 
 
 def _chunks(n: int) -> list[slice]:

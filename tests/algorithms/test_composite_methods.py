@@ -165,9 +165,9 @@ def by_hand(problem: feddr.Problem, algorithm: feddr.FedMid, solver: SGD, xbar: 
     for i in range(problem.data.num_clients):
         x = xbar
         for a, b in batches(problem, solver, i, update):
-            x = x - solver.lr * a.T @ (a @ x - b) / len(b)
+            x = x - solver.rate(k=1) * a.T @ (a @ x - b) / len(b)
             if algorithm.proximal != "server":
-                x = soft(x, solver.lr * STRENGTH)
+                x = soft(x, solver.rate(k=1) * STRENGTH)
         found.append(x)
     return found
 
@@ -186,7 +186,9 @@ def test_fedmid_with_unequal_numbers_of_steps_by_hand(proximal: Any) -> None:
     """Batches of four make 4 to 20 steps of a client; the server's prox has the weighted mean of their lengths."""
     problem, algorithm, solver = regression(weights="samples"), feddr.FedMid(0.7, proximal), SGD(0.03, 2, 4)
     w, x = problem.client_weights, np.zeros(6)
-    length = sum(w_i * solver.lr * solver.num_steps(int(n)) for w_i, n in zip(w, problem.data.sizes, strict=True))
+    length = sum(
+        w_i * solver.rate(k=1) * solver.num_steps(int(n)) for w_i, n in zip(w, problem.data.sizes, strict=True)
+    )
     for k, xbar in enumerate(iterates(problem, algorithm, solver, 5)):
         assert np.max(np.abs(xbar - x)) < 1e-12
         mean = sum(w_i * x_i for w_i, x_i in zip(w, by_hand(problem, algorithm, solver, x, k), strict=True))
@@ -203,8 +205,8 @@ def test_feddualavg_with_unequal_numbers_of_steps_by_hand() -> None:
         for i, w in enumerate(problem.client_weights):
             z_i, tau_i = z, tau
             for a, b in batches(problem, solver, i, k):
-                z_i = z_i - solver.lr * a.T @ (a @ soft(z_i, tau_i * STRENGTH) - b) / len(b)
-                tau_i += solver.lr
+                z_i = z_i - solver.rate(k=1) * a.T @ (a @ soft(z_i, tau_i * STRENGTH) - b) / len(b)
+                tau_i += solver.rate(k=1)
             change, length = change + w * (z_i - z), length + w * (tau_i - tau)
         z, tau = z + 0.7 * change, tau + 0.7 * length
         x = soft(z, tau * STRENGTH)

@@ -50,8 +50,8 @@ def test_a_line_has_the_newest_metrics() -> None:
     view.end("diverged in round 2")
     assert isinstance(console.file, io.StringIO)
     first, second, third = console.file.getvalue().splitlines()
-    assert first.startswith("[red]: round 0/1, F 2.5, train 25.0 %, 0 steps/s, ")
-    assert second.startswith("[red]: round 1/1, F 2.5, train 25.0 %, ")
+    assert first == "[red]: round 0/1; at round 0: F 2.5, train 25.0 %; 0 s"
+    assert second == "[red]: round 1/1; at round 0: F 2.5, train 25.0 %; 0 s"
     assert third == "[red]: diverged in round 2"
 
 
@@ -69,8 +69,19 @@ def test_bars_for_a_terminal() -> None:
         view.end("interrupted")
     text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", file.getvalue()).replace("\r", "\n")
     done, cut = [line.split() for line in text.splitlines() if line.strip()][-2:]
-    assert (done[0], done[2:8]) == ("FedDR", ["4/4", "F", "0.125", "train", "87.5", "%"])
-    assert (cut[0], cut[-4:]) == ("FedAvg", ["interrupted", "0:00:00", "eta", "-:--:--"])
+    assert (done[0], done[2:]) == ("FedDR", ["4/4", "at", "4:", "F", "0.125,", "train", "87.5", "%", "0:00:00"])
+    assert (cut[0], cut[-2:]) == ("FedAvg", ["interrupted", "-:--:--"])
+
+
+def test_bars_fit_a_small_terminal() -> None:
+    file = io.StringIO()
+    console = Console(file=file, width=80, force_terminal=True, color_system=None)
+    with progress.view(["Scaffold"], 100, console) as view:
+        view.begin("Scaffold")
+        for k in range(100):
+            view.update(report(k, 100, Row(k, F=0.123456, train_accuracy=0.8765)))
+    assert "…" not in file.getvalue()
+    assert "steps/s" in file.getvalue()
 
 
 @pytest.fixture(scope="module")
@@ -109,6 +120,17 @@ def test_the_table_marks_the_best_of_each_column(result: feddr.Result) -> None:
     assert rows["gone"].split() == ["gone", *["-"] * 10]
     assert lines[lines.index(rows["gone"]) + 1] == "diverged in round 7"
     assert lines[-1] == "interrupted"
+
+
+def test_nothing_is_best_among_runs_of_different_length(result: feddr.Result) -> None:
+    rows = {"long": Row(20, F=0.25), "short": Row(10, F=0.5)}
+    outcomes = [Outcome(label, "finished", History([row]), result) for label, row in rows.items()]
+    assert not any(map(bold, table(outcomes)[2:]))
+    # One that was cut short is no rival, and does not keep the others from being compared.
+    cut = Outcome("cut", "interrupted", History([Row(5, F=0.125)]), result)
+    same = [Outcome(label, "finished", History([Row(20, F=F)]), result) for label, F in (("a", 0.25), ("b", 0.5))]
+    lines = {line.split()[0]: bold(line) for line in table([*same, cut])[2:-1]}
+    assert lines == {"a": ["0.25"], "b": [], "cut": []}
 
 
 def test_the_table_fits_a_small_terminal(result: feddr.Result) -> None:

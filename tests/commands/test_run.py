@@ -42,7 +42,7 @@ def files(folder: Path) -> set[str]:
     return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
 
 
-SAVED = {"history.csv", "model.safetensors", "settings.json", "curves.png", "participation.csv"}
+SAVED = {"history.csv", "model.json", "model.safetensors", "settings.json", "curves.png", "participation.csv"}
 
 
 def test_run_writes_what_the_same_python_computes(folder: Path) -> None:

@@ -5,7 +5,6 @@ import datetime
 import inspect
 import tomllib
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import optax
@@ -16,6 +15,7 @@ from hypothesis import strategies as st
 import feddr
 from feddr import algorithms, config, datasets, delays, models, prox, sampling
 from feddr.config import Component, ConfigError, components, toml
+from feddr.experiments import FOLDER
 
 SMALL: Mapping[str, Any] = {
     "name": "small",
@@ -172,7 +172,7 @@ def test_every_value_is_read_back_as_it_was_written(value: Any) -> None:
 
 
 def test_the_experiments_of_the_project_are_right() -> None:
-    paths = sorted((Path(__file__).parents[2] / "experiments").glob("*.toml"))
+    paths = sorted(FOLDER.glob("*.toml"))
     assert paths
     for path in paths:
         config.build(config.load(path))
@@ -209,7 +209,7 @@ def test_the_table_has_everything_that_the_package_offers() -> None:
     assert names["local"] == offered(feddr.local, lambda value: concrete(value, "num_steps"))
     assert names["stopping"] == offered(feddr.local, lambda value: concrete(value, "holds"))
     assert names["data"] == set(datasets.__all__)
-    assert names["model"] == {"linear", "softmax", "mlp"}
+    assert names["model"] == {name for name in models.__all__ if name != "Model" and not name.startswith("from_")}
 
 
 EVERY_SETTING = [

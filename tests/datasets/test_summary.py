@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from feddr import FederatedData
+from feddr.commands.data import table
 from feddr.datasets import bundled, synthetic
-from feddr.datasets.labelled import Described
 from feddr.datasets.summary import summarise
 
 
@@ -87,4 +87,15 @@ def test_names_must_fit() -> None:
         ({"clients": ("a",)}, "clients needs a name for each of 2, got 1"),
     ):
         with pytest.raises(ValueError, match=message):
-            Described(data.train, **names)  # type: ignore[arg-type]
+            FederatedData(data.train, **names)  # type: ignore[arg-type]
+
+
+def test_a_validation_part_is_counted_and_shown() -> None:
+    x = np.zeros((20, 1))
+    data = FederatedData.from_arrays(
+        x, [0, 1] * 10, partition="iid", num_clients=2, validation_share=0.2, test_share=0.3
+    )
+    found = summarise(data)
+    assert (found.train.sum(), found.validation.sum(), found.test.sum()) == (10, 4, 6)
+    assert "validation samples" in [str(cell) for cell in table(found).columns[0].cells]
+    assert "validation samples" not in [str(cell) for cell in table(summarise(federation([[0], [1]]))).columns[0].cells]

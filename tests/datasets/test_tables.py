@@ -12,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn import datasets as sklearn_datasets
 
-from feddr.datasets import bundled, csv, files, libsvm
+from feddr.datasets import bundled, csv, libsvm
 from feddr.datasets.libsvm import read_libsvm
+from feddr.storage import limits
 from tests.datasets.formats import refusal, samples, write
 
 TEXT = b"-1 1:0.5 3:2 # a comment\n+1 2:-1.5e0\n\n1\n-1 3:1\n"
@@ -147,7 +148,7 @@ def test_csv_rows_go_to_their_clients(tmp_path: Path) -> None:
 def test_csv_classes_that_are_numbers_are_sorted_as_numbers(tmp_path: Path) -> None:
     text = "c,x,y\n" + "".join(f"{i % 2},{i},{label}\n" for i, label in enumerate([10, 9, -1, 10]))
     data = csv(table(tmp_path, text), "c", "y", test_share=0)
-    assert data.classes == ("-1", "9", "10")
+    assert data.classes == (-1, 9, 10)
     assert sorted(map(tuple, np.column_stack([data.train.samples["x"], data.train.samples["y"]]).tolist())) == [
         (0, 2),
         (1, 1),
@@ -159,7 +160,11 @@ def test_csv_classes_that_are_numbers_are_sorted_as_numbers(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("text", "changes", "message"),
     [
-        (BANKS.replace("41.5", ""), {}, "line 3: column age is empty; fill it in, or leave the row or the column out"),
+        (
+            BANKS.replace("41.5", ""),
+            {},
+            "line 3: column age is empty; fill it in, leave the row or the column out, or use missing=",
+        ),
         (BANKS.replace("41.5", "nan"), {}, "line 3: column age must hold finite numbers, got 'nan'"),
         (BANKS.replace("41.5", "1e99"), {}, "line 3: column age must hold finite numbers, got '1e99'"),
         (BANKS, {"categorical": []}, "line 2: column job must hold finite numbers, got 'clerk'"),
@@ -186,9 +191,10 @@ def test_bad_tables_are_refused(tmp_path: Path, text: str, changes: dict[str, An
 
 def test_csv_does_not_reserve_what_a_few_words_would_cost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = "c,x,y\n" + "".join(f"{i},w{i},0\n" for i in range(100))
-    monkeypatch.setattr(files, "LIMIT", 10_000)
-    with pytest.raises(ValueError, match="100 rows of 100 features need 40,000 bytes"):
-        csv(table(tmp_path, text), "c", "y", categorical=["x"])
+    with monkeypatch.context() as small:
+        small.setattr(limits, "memory", lambda: 10_000)
+        with pytest.raises(ValueError, match="100 rows of 100 features needs about 4e-05 GB, this machine has 1e-05"):
+            csv(table(tmp_path, text), "c", "y", categorical=["x"])
     with pytest.raises(ValueError, match="1200 different values, at most 1000 are categories"):
         csv(table(tmp_path, "c,x,y\n" + "".join(f"0,1,w{i}\n" for i in range(1200))), "c", "y")
 

@@ -53,7 +53,7 @@ def test_all_plans_agree(descent: Descent) -> None:
     p = problem(feddr.prox.L1(0.05))
     expected = solve(clients(p, ALONE), descent, probe=True)
     for i, one in expected.items():
-        assert float(one.length) == pytest.approx(SGD.lr * SGD.num_steps(SIZES[i]))
+        assert float(one.length) == pytest.approx(SGD.rate(k=1) * SGD.num_steps(SIZES[i]))
     for i in (0, 2):
         own = p.client_value_and_gradient(i, tree.scale(1.0 + i, tree.cast(p.init, np.float64)))[1]
         assert tree.norm(tree.sub(expected[i].gradient, own)) < 1e-13

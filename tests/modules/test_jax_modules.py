@@ -44,6 +44,24 @@ def test_flax() -> None:
         feddr.models.from_flax(Normed(), ROWS)
 
 
+def test_flax_nnx() -> None:
+    nnx: Any = pytest.importorskip("flax.nnx", reason="flax is not installed: pip install flax")
+    model = feddr.models.from_flax(lambda rngs: nnx.Linear(5, 3, rngs=rngs), ROWS)
+    check(model, tree.map(np.zeros_like, model.init(0)))
+    assert sorted(tree.named(model.init(1))) == ["bias", "kernel"]
+    assert np.any(model.init(1)["kernel"] != model.init(2)["kernel"])
+    layer = nnx.Linear(5, 3, rngs=nnx.Rngs(7))
+    given = feddr.models.from_flax(layer, ROWS)
+    np.testing.assert_array_equal(given.init(1)["kernel"], layer.kernel[...])
+    np.testing.assert_allclose(given.apply(given.init(0), ROWS), layer(ROWS), rtol=1e-6)
+    deep = nnx.Sequential(nnx.Linear(5, 4, rngs=nnx.Rngs(0)), nnx.relu, nnx.Linear(4, 3, rngs=nnx.Rngs(1)))
+    deeper = feddr.models.from_flax(deep, ROWS)
+    np.testing.assert_allclose(deeper.apply(deeper.init(0), ROWS), deep(ROWS), rtol=1e-6)
+    for other, name in ((nnx.BatchNorm(5, rngs=nnx.Rngs(0)), "BatchStat"), (nnx.Dropout(0.5, rngs=nnx.Rngs(0)), "Rng")):
+        with pytest.raises(ValueError, match=rf"parameters alone, the module also has {name}\w*.*; use LayerNorm"):
+            feddr.models.from_flax(nnx.Sequential(layer, other), ROWS)
+
+
 def test_equinox() -> None:
     equinox: Any = pytest.importorskip("equinox", reason="equinox is not installed: pip install equinox")
     model = feddr.models.from_equinox(lambda key: equinox.nn.Linear(5, 3, key=key), ROWS)

@@ -58,7 +58,7 @@ def test_the_panels_of_a_comparison() -> None:
     sparse = plots.curves({"a": history(), "b": history(sparsity=0.25)})
     # The start is all zeros in both: that alone is no reason for a panel.
     assert panels(dense) == [*expected, ("objective F", "local steps")]
-    assert panels(sparse) == [*expected, ("zeros in the model (%)", "round")]
+    assert panels(sparse) == [*expected, ("zeros where g acts (%)", "round")]
 
 
 def test_panels_without_data_are_left_out() -> None:
@@ -78,7 +78,7 @@ def test_lines_show_the_numbers_of_the_histories() -> None:
     assert data[("training loss", "round")] == [[10 * k, 5.0 / (1 + k)] for k in range(5)]
     assert data[("objective F", "megabytes sent, up and down")] == [[2.0 * k, 4.0 / (1 + k)] for k in range(5)]
     assert data[("test accuracy (%)", "round")] == [[10 * k, 50.0] for k in range(5)]
-    assert data[("zeros in the model (%)", "round")] == [[0, 100.0], *([10 * k, 25.0] for k in range(1, 5))]
+    assert data[("zeros where g acts (%)", "round")] == [[0, 100.0], *([10 * k, 25.0] for k in range(1, 5))]
 
 
 def test_numbers_that_are_not_finite_are_not_drawn() -> None:

@@ -94,7 +94,8 @@ def experiment(
     folder.mkdir(parents=True)
     text = CONFIG.format(name=name, seed=seed)
     for place, label in enumerate(labels):
-        text += f'\n[[algorithm]]\nname = "FedDR"\nlabel = "{label}"\n'
+        algorithm = label if label == "FedAvg" else "FedDR"
+        text += f'\n[[algorithm]]\nname = "{algorithm}"\nlabel = "{label}"\n'
         method(folder / label, rows(speed=1 + 0.5 * place, clock=clock), stale=clock)
     (folder / "config.toml").write_text(text)
     (folder / "clients.csv").write_text(CLIENTS)

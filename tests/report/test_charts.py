@@ -25,7 +25,7 @@ def test_every_chart_is_drawn_and_no_request_leaves_the_page(opened: Opened, rep
     for title in titles:
         canvas = chart(page, title).locator("canvas")
         assert of_colour(page, canvas, "--c0") > 100, title
-        assert of_colour(page, canvas, "--c1") > 50 or title == "Staleness", title  # two lines in one place
+        assert of_colour(page, canvas, "--c6") > 50 or title == "Staleness", title  # two lines in one place
     assert pixels(page.locator("div.heat canvas")) > 1000
     bars = page.locator("#clients .chart canvas")
     assert bars.count() == 4  # updates and staleness of two methods
@@ -40,7 +40,7 @@ def test_a_line_is_hidden_and_shown_by_mouse_and_by_keyboard(opened: Opened, rep
 
     def shown() -> bool:
         pressed = chip.get_attribute("aria-pressed") == "true"
-        assert (of_colour(page, canvas, "--c1") > 0) == pressed
+        assert (of_colour(page, canvas, "--c6") > 0) == pressed
         return pressed
 
     assert shown()

@@ -137,8 +137,11 @@ def test_what_result_save_leaves_is_shown_with_the_call_that_repeats_it(tmp_path
     run = only(tmp_path / "mine")
     assert [one["label"] for one in run["methods"]] == ["FedDR"]
     (call,) = run["commands"]
-    expected = "feddr.simulate(problem,FedDR(eta=3.0),local=SGD(lr=0.01),sampling=Full(),rounds=40,seed=0,"
-    assert "".join(call.split()) == f"{expected}precision='float64',)"
+    expected = (
+        "import feddr def run_again(problem): return feddr.simulate( problem, feddr.FedDR(eta=3.0), "
+        "local=feddr.local.SGD(lr=0.01), sampling=feddr.sampling.Full(), rounds=40, seed=0, precision='float64', )"
+    )
+    assert " ".join(call.split()) == expected
 
 
 def test_one_method_of_an_experiment_can_be_asked_for(tmp_path: Path) -> None:
@@ -217,3 +220,14 @@ def test_the_files_of_a_page_change_when_a_run_goes_on(tmp_path: Path) -> None:
     with open(folder / "FedDR" / "history.csv", "a") as file:
         file.write(",".join("0" for _ in COLUMNS) + "\n")
     assert sources([folder]) != before
+
+
+def test_a_method_has_one_colour_in_all_runs_and_each_line_its_own_dashes(tmp_path: Path) -> None:
+    one = experiment(tmp_path / "one", ["FedAvg", "FedDR", "FedDR, tuned"])
+    two = experiment(tmp_path / "two", ["FedDR", "FedAvg"])
+    methods = [method for run in gather([one, two])["runs"] for method in run["methods"]]
+    colours: dict[str, set[int]] = {}
+    for method_ in methods:
+        colours.setdefault(method_["label"].split(",")[0], set()).add(method_["colour"])
+    assert colours == {"FedDR": {0}, "FedAvg": {6}}
+    assert len({(method_["colour"], method_["dash"]) for method_ in methods}) == len(methods)

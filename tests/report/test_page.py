@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from feddr import plots
 from feddr.report.gather import gather
 from feddr.report.page import embedded, page
 from tests.report.folders import experiment
@@ -170,7 +171,11 @@ def test_lines_can_be_told_from_each_other_and_from_their_card(theme: str) -> No
     assert min(contrast(colour, card) for colour in colours) >= 3
     for sight in SIGHT:
         apart = [np.linalg.norm(seen(a, sight) - seen(b, sight)) for a, b in itertools.combinations(colours, 2)]
-        assert min(apart) >= 0.1, sight
+        assert min(apart) >= 0.13, sight
+
+
+def test_pages_and_pictures_have_the_same_colours() -> None:
+    assert tuple(palettes()["light"][0]) == plots.COLOURS
 
 
 def test_the_dark_theme_is_the_same_by_choice_and_by_preference() -> None:

@@ -6,13 +6,14 @@ import pytest
 
 from feddr import config as configs
 from feddr.config import ConfigError
+from feddr.experiments import PAPER
 from feddr.reproduce import FIGURES, Experiment, Figure, Plan, Runs, digest, rows
 from feddr.reproduce.estimates import seconds
 from feddr.theory import fixed_work
 from feddr.tune import plan as search
 from tests.reproduce.small_figures import TINY, experiments
 
-FOLDER = Path(__file__).parents[2] / "experiments" / "paper"
+FOLDER = PAPER
 TUNING = sorted(path for path in FOLDER.glob("tune-*.toml"))
 
 

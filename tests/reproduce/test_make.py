@@ -122,8 +122,7 @@ def test_remembering_models_changes_nothing_else() -> None:
 
 def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "experiments" / "paper").mkdir(parents=True)
-    experiments(tmp_path / "experiments" / "paper")
+    monkeypatch.setattr("feddr.experiments.PAPER", experiments(tmp_path))
     monkeypatch.setattr(reproduce, "FIGURES", {"tiny": TINY})
     runner = CliRunner()
     listed = runner.invoke(main.app, ["reproduce", "--list", "--seeds", "3"])

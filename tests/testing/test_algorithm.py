@@ -73,7 +73,7 @@ class Unhashable(feddr.FedAvg):
 
 
 class ChangesItsArguments(feddr.FedAvg):
-    def finish(self, c: None, xbar: Tree, sub: Subproblem, solution: Solution) -> tuple[None, Tree]:
+    def finish(self, c: Any, xbar: Tree, sub: Subproblem, solution: Solution) -> tuple[Any, Tree]:
         solution.x[...] = 0.0
         return super().finish(c, xbar, sub, solution)
 

@@ -78,3 +78,12 @@ def test_the_gradient_of_an_activation_is_computed_once_and_not_for_each_weight(
     assert not compares()
     monkeypatch.setattr("feddr.xla.dense._computed", lambda d: d)
     assert compares()
+
+
+def test_the_product_with_a_large_weight(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is written in another way, which XLA computes without its library."""
+    rng = np.random.default_rng(0)
+    x, weight = jnp.asarray(rng.normal(size=(10, 20)), jnp.float32), jnp.asarray(rng.normal(size=(20, 5)), jnp.float32)
+    monkeypatch.setattr("feddr.xla.dense.LARGE_WEIGHT", 99)
+    np.testing.assert_allclose(dense(x, weight), x @ weight, rtol=1e-5, atol=1e-5)
+    assert "([0], [0])" in str(jax.make_jaxpr(dense)(x, weight))

@@ -5,6 +5,7 @@ test and a line here (docs/ADDING.md). Its modules::
 
     algorithm      the protocols Algorithm, Asynchronous and Deployable, and the check of what goes together
     step_sizes     step sizes eta_i of each client, and the weights v_i of the server's mean
+    uploading      the base of methods that may compress uploads
     feddr          FedDR
     async_feddr    AsyncFedDR: the same rules, one upload at a time
     splitting      the rules that FedPD and FedSplit share

@@ -171,6 +171,9 @@ class ProblemLike(HasRegulariser, Protocol):
     def init(self) -> Tree:
         """The start."""
 
+    def starting_at(self, init: Tree) -> "ProblemLike":
+        """Return the same problem with another start."""
+
     @property
     def client_weights(self) -> NDArray[np.float64]:
         """The weights w_i."""
@@ -186,6 +189,9 @@ class ProblemLike(HasRegulariser, Protocol):
 
     def accuracy(self, x: Tree, part: ClientSamples | None) -> float:
         """Return the share of samples that are predicted rightly, NaN where nobody can say."""
+
+    def each(self, x: Tree, batch: Any, kind: str) -> Any:
+        """Return the loss, the right predictions or the outputs at x of each sample of a batch."""
 
     def batch_gradient(self, x: Tree, batch: Any) -> Tree:
         """Return the gradient at x of the mean loss over a batch."""

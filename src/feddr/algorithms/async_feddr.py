@@ -7,7 +7,7 @@ from feddr.algorithms.feddr import FedDR
 from feddr.validation import scalars
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class AsyncFedDR(FedDR):
     """Asynchronous FedDR: one client at a time, with an xbar that may be stale.
 
@@ -24,7 +24,7 @@ class AsyncFedDR(FedDR):
 
     Parameters
     ----------
-    eta, init, start, mean
+    eta, init, start, mean, upload
         As in ``FedDR``; the mean is over all clients.
     alpha
         Relaxation; the theory asks for alpha < 1, and for less where updates are stale

@@ -1,7 +1,7 @@
 """FedAsync: the server mixes in each model as it arrives (Xie, Koyejo and Gupta 2019)."""
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from feddr import tree
 from feddr.algorithms.algorithm import Uploads
@@ -14,7 +14,7 @@ from feddr.validation import scalars
 STALENESS = ("constant", "polynomial", "hinge")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class FedAsync(FedAvg):
     """Asynchronous federated optimisation by mixing.
 
@@ -77,7 +77,7 @@ class FedAsync(FedAvg):
             return 1.0 / (self.a * (staleness - self.b) + 1.0)
         return 1.0
 
-    def subproblem(self, c: None, xbar: Tree) -> Subproblem:
+    def subproblem(self, c: Any, xbar: Tree) -> Subproblem:
         return Subproblem(start=xbar, center=xbar, eta=1.0 / self.rho) if self.rho else Subproblem(start=xbar)
 
     def aggregate(self, s: FedAvgServer, uploads: Uploads, prox: Prox) -> FedAvgServer:

@@ -5,6 +5,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from feddr import tree
 from feddr.algorithms.algorithm import Uploads
+from feddr.algorithms.uploading import Uploading, sent
 from feddr.local import Solution, Subproblem
 from feddr.prox.regulariser import Prox
 from feddr.tree import Tree
@@ -16,9 +17,22 @@ class FedAvgServer(NamedTuple):
     xbar: Tree
 
 
-@dataclass(frozen=True)
-class FedAvg:
+class FedAvgClient(NamedTuple):
+    """State of a client that compresses: what the server counted for it, and what its uploads have left out so far."""
+
+    counted: Tree
+    error: Tree
+
+
+@dataclass(frozen=True, repr=False)
+class FedAvg(Uploading):
     """Each active client minimises f_i from xbar; xbar := sum over active of w_i x_i / sum over active of w_i.
+
+    Parameters
+    ----------
+    upload
+        How clients compress x_i - xbar (``feddr.compress``). They then keep what was left out, and add it the next
+        time. None for every bit, and clients without a state.
 
     References
     ----------
@@ -45,22 +59,28 @@ class FedAvg:
         return s.xbar
 
     def client(self, x0: Tree, xbar: Tree) -> Any:
-        """Return nothing: a client keeps nothing from one round to the next."""
+        """Return nothing, unless uploads are compressed: a client keeps nothing else from one round to the next."""
+        return None if self.upload is None else FedAvgClient(xbar, tree.zeros_like(xbar))
 
     def subproblem(self, c: Any, xbar: Tree) -> Subproblem:
         return Subproblem(start=xbar)
 
     def finish(self, c: Any, xbar: Tree, sub: Subproblem, solution: Solution) -> tuple[Any, Tree]:
-        return None, solution.x
+        if self.upload is None:
+            return None, solution.x
+        change, error = sent(self.upload, tree.sub(solution.x, xbar), c.error, solution.draw)
+        counted = tree.add(xbar, change)
+        return FedAvgClient(counted, error), counted
 
     def absolute_upload(self, c: Any, x: Tree) -> Tree:
-        return x
+        return x if self.upload is None else c.counted
 
     def increment(self, x: Tree, before: Tree, xbar: Tree) -> Tree:
         return x
 
     def recover(self, xbar: Tree) -> Any:
-        """Return nothing: there was nothing to lose."""
+        """Return the state of a client that comes for the first time: all that is lost is what was left out."""
+        return self.client(xbar, xbar)
 
     def invariant_gap(self, s: Any, total: Tree) -> float:
         return 0.0

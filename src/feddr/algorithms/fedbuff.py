@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 from feddr import tree
 from feddr.algorithms.algorithm import Uploads
@@ -12,7 +13,7 @@ from feddr.tree import Tree
 from feddr.validation import scalars
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class FedBuff(FedAvg):
     """The server takes a step when it has heard from ``buffer`` clients.
 
@@ -54,8 +55,9 @@ class FedBuff(FedAvg):
     def factor(self, staleness: int) -> float:
         return 1.0 / math.sqrt(1.0 + staleness)
 
-    def finish(self, c: None, xbar: Tree, sub: Subproblem, solution: Solution) -> tuple[None, Tree]:
-        return None, tree.increment(solution.x, xbar)
+    def finish(self, c: Any, xbar: Tree, sub: Subproblem, solution: Solution) -> tuple[Any, Tree]:
+        c, x = super().finish(c, xbar, sub, solution)
+        return c, tree.increment(x, xbar)
 
     def increment(self, x: Tree, before: Tree, xbar: Tree) -> Tree:
         return tree.increment(x, xbar)

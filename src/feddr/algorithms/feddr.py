@@ -7,6 +7,8 @@ from typing import ClassVar, Literal, NamedTuple, Self
 from feddr import tree
 from feddr.algorithms.algorithm import Uploads
 from feddr.algorithms.step_sizes import StepSizes, check_start
+from feddr.algorithms.uploading import Uploading
+from feddr.compress import feedback
 from feddr.local import Solution, Subproblem
 from feddr.prox.regulariser import Prox
 from feddr.tree import Tree
@@ -45,8 +47,8 @@ class FedDRServer(NamedTuple):
     share: float
 
 
-@dataclass(frozen=True)
-class FedDR:
+@dataclass(frozen=True, repr=False)
+class FedDR(Uploading):
     """Randomised Douglas-Rachford splitting for nonconvex federated composite optimisation.
 
     Each active client i, and then the server, compute
@@ -92,6 +94,9 @@ class FedDR:
         Whose models x_i the server averages: ``"all"``, everybody's last ones, for which there are theorems, or those
         of the ``"active"`` clients, which does not hold xbar back at old models. ``"auto"``: the second with a local
         solver of fixed work, the first with a certified one.
+    upload
+        How clients compress what they send (``feddr.compress``): xhat_i is then what the server counts, xhat_i plus the
+        compressed way to 2 x_i - y_i, and the identity for xtilde stays exact. None for every bit.
 
     Raises
     ------
@@ -174,6 +179,7 @@ class FedDR:
     def finish(self, c: FedDRClient, xbar: Tree, sub: Subproblem, solution: Solution) -> tuple[FedDRClient, Tree]:
         x, y = solution.x, sub.center
         xhat = tree.map(lambda a, b: self._reflection * a - b, x, y)
+        xhat = feedback(self.upload, xhat, c.xhat, solution.draw)
         return FedDRClient(x, y, xhat), tree.increment(xhat, c.xhat)
 
     def absolute_upload(self, c: FedDRClient, x: Tree) -> Tree:

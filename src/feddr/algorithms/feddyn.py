@@ -3,8 +3,11 @@
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
+import numpy as np
+
 from feddr import tree
 from feddr.algorithms.algorithm import Uploads
+from feddr.algorithms.uploading import Uploading, sent
 from feddr.local import Solution, Subproblem
 from feddr.prox.regulariser import Prox
 from feddr.tree import Tree
@@ -12,10 +15,11 @@ from feddr.validation import scalars
 
 
 class FedDynClient(NamedTuple):
-    """State of a client: its model x_i and its multiplier lambda_i."""
+    """State of a client: its model x_i, its multiplier lambda_i, and what compressed uploads have left out so far."""
 
     x: Tree
     dual: Tree
+    error: Tree | None = None
 
 
 class FedDynServer(NamedTuple):
@@ -25,8 +29,8 @@ class FedDynServer(NamedTuple):
     memory: Tree
 
 
-@dataclass(frozen=True)
-class FedDyn:
+@dataclass(frozen=True, repr=False)
+class FedDyn(Uploading):
     """A multiplier for each client, and a server that remembers their mean when only some take part.
 
     Each active client i, and then the server, compute
@@ -43,6 +47,8 @@ class FedDyn:
     ----------
     eta
         Inverse of the penalty, 1 / alpha in the paper.
+    upload
+        How clients compress x_i - xbar (``feddr.compress``); H is then sum_i w_i eta lambda_i up to what was left out.
 
     Notes
     -----
@@ -79,7 +85,8 @@ class FedDyn:
         return s.xbar
 
     def client(self, x0: Tree, xbar: Tree) -> FedDynClient:
-        return FedDynClient(x=x0, dual=tree.zeros_like(x0))
+        zero = tree.zeros_like(x0)
+        return FedDynClient(x0, zero, None if self.upload is None else zero)
 
     def subproblem(self, c: FedDynClient, xbar: Tree) -> Subproblem:
         return Subproblem(start=xbar, center=xbar, eta=self.eta, linear=c.dual)
@@ -87,7 +94,10 @@ class FedDyn:
     def finish(self, c: FedDynClient, xbar: Tree, sub: Subproblem, solution: Solution) -> tuple[FedDynClient, Tree]:
         x = solution.x
         dual = tree.axpy(1.0 / self.eta, tree.sub(x, xbar), c.dual)
-        return FedDynClient(x, dual), tree.increment(x, xbar)
+        if self.upload is None:
+            return FedDynClient(x, dual), tree.increment(x, xbar)
+        change, error = sent(self.upload, tree.sub(x, xbar), c.error, solution.draw)
+        return FedDynClient(x, dual, error), tree.cast(change, np.float64)
 
     def aggregate(self, s: FedDynServer, uploads: Uploads, prox: Prox) -> FedDynServer:
         memory = tree.add(s.memory, uploads.sum)

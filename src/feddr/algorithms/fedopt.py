@@ -23,7 +23,7 @@ class FedOptServer(NamedTuple):
     memory: Any
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class _Stepping(FedAvg):
     """The rules that all of this file share: FedAvg's clients, and a server that takes a step of an optimiser."""
 
@@ -59,7 +59,7 @@ def _check(server_lr: float, tau: float = 1.0, **decays: float) -> None:
             raise ValueError(f"{name} must be at least 0 and below 1, got {decay}; 0 for no memory.")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class FedOpt(_Stepping):
     """FedAvg whose server takes a step of any optimiser of optax instead of the mean.
 
@@ -105,7 +105,7 @@ class FedOpt(_Stepping):
         return self.optimiser
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class FedAvgM(_Stepping):
     """FedAvg with momentum on the server.
 
@@ -142,7 +142,7 @@ class FedAvgM(_Stepping):
         return optax.sgd(self.server_lr, self.momentum)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class FedAdam(_Stepping):
     """FedAvg with Adam on the server.
 
@@ -190,7 +190,7 @@ class FedAdam(_Stepping):
         return optax.adam(self.server_lr, self.b1, self.b2, self.tau)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class FedYogi(FedAdam):
     """FedAvg with Yogi on the server: FedAdam whose v changes by no more than (1 - b2) D^2.
 
@@ -224,7 +224,7 @@ class FedYogi(FedAdam):
         return optax.chain(yogi, optax.scale_by_learning_rate(self.server_lr))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class FedAdagrad(_Stepping):
     """FedAvg with Adagrad on the server.
 

@@ -5,18 +5,20 @@ from typing import NamedTuple
 
 from feddr import tree
 from feddr.algorithms.splitting import Splitting
+from feddr.compress import feedback
 from feddr.local import Solution, Subproblem
 from feddr.tree import Tree
 
 
 class FedPDClient(NamedTuple):
-    """State of a client: its model x_i and its multiplier lambda_i."""
+    """State of a client: its model x_i, its multiplier lambda_i; what the server counts, if uploads are compressed."""
 
     x: Tree
     dual: Tree
+    counted: Tree | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class FedPD(Splitting):
     """The primal-dual method with communication in every round.
 
@@ -32,6 +34,8 @@ class FedPD(Splitting):
         Inverse of the penalty.
     start
         Where the local solver starts: at ``"xbar"``, or at the client's ``"own"`` last model.
+    upload
+        How clients compress what they send (``feddr.compress``), the difference to what the server has counted.
 
     References
     ----------
@@ -47,7 +51,7 @@ class FedPD(Splitting):
     """
 
     def client(self, x0: Tree, xbar: Tree) -> FedPDClient:
-        return FedPDClient(x=x0, dual=tree.zeros_like(x0))
+        return FedPDClient(x0, tree.zeros_like(x0), None if self.upload is None else x0)
 
     def subproblem(self, c: FedPDClient, xbar: Tree) -> Subproblem:
         return Subproblem(start=self.start_point(c, xbar), center=xbar, eta=self.eta, linear=c.dual)
@@ -55,10 +59,11 @@ class FedPD(Splitting):
     def finish(self, c: FedPDClient, xbar: Tree, sub: Subproblem, solution: Solution) -> tuple[FedPDClient, Tree]:
         x = solution.x
         dual = tree.axpy(1.0 / self.eta, tree.sub(x, xbar), c.dual)
-        return FedPDClient(x, dual), tree.axpy(self.eta, dual, x)
+        upload = feedback(self.upload, tree.axpy(self.eta, dual, x), c.counted, solution.draw)
+        return FedPDClient(x, dual, None if self.upload is None else upload), upload
 
     def absolute_upload(self, c: FedPDClient, x: Tree) -> Tree:
-        return tree.axpy(self.eta, c.dual, c.x)
+        return tree.axpy(self.eta, c.dual, c.x) if c.counted is None else c.counted
 
     def recover(self, xbar: Tree) -> FedPDClient:
         return self.client(xbar, xbar)

@@ -9,7 +9,7 @@ from feddr.tree import Tree
 from feddr.validation import scalars
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class FedProx(FedAvg):
     """Each active client minimises f_i(x) + mu/2 ||x - xbar||^2 from xbar; the server averages as in FedAvg.
 

@@ -5,18 +5,20 @@ from typing import NamedTuple
 
 from feddr import tree
 from feddr.algorithms.splitting import Splitting
+from feddr.compress import feedback
 from feddr.local import Solution, Subproblem
 from feddr.tree import Tree
 
 
 class FedSplitClient(NamedTuple):
-    """State of a client: the splitting variable z_i, and the last local model x_i."""
+    """State of a client: the variable z_i, its last model x_i; what the server counts, if uploads are compressed."""
 
     z: Tree
     x: Tree
+    counted: Tree | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class FedSplit(Splitting):
     """Peaceman-Rachford splitting.
 
@@ -32,6 +34,8 @@ class FedSplit(Splitting):
         Step size of the proximal step.
     start
         Where the local solver starts: at ``"xbar"``, or at the client's ``"own"`` last model.
+    upload
+        How clients compress what they send (``feddr.compress``), the difference to what the server has counted.
 
     References
     ----------
@@ -45,7 +49,7 @@ class FedSplit(Splitting):
     """
 
     def client(self, x0: Tree, xbar: Tree) -> FedSplitClient:
-        return FedSplitClient(z=x0, x=x0)
+        return FedSplitClient(x0, x0, None if self.upload is None else x0)
 
     def subproblem(self, c: FedSplitClient, xbar: Tree) -> Subproblem:
         reflected = tree.map(lambda a, z: 2 * a - z, xbar, c.z)
@@ -53,10 +57,11 @@ class FedSplit(Splitting):
 
     def finish(self, c: FedSplitClient, xbar: Tree, sub: Subproblem, solution: Solution) -> tuple[FedSplitClient, Tree]:
         z = tree.axpy(2.0, tree.sub(solution.x, xbar), c.z)
-        return FedSplitClient(z, solution.x), z
+        upload = feedback(self.upload, z, c.counted, solution.draw)
+        return FedSplitClient(z, solution.x, None if self.upload is None else upload), upload
 
     def absolute_upload(self, c: FedSplitClient, x: Tree) -> Tree:
-        return c.z
+        return c.z if c.counted is None else c.counted
 
     def recover(self, xbar: Tree) -> FedSplitClient:
         return self.client(xbar, xbar)

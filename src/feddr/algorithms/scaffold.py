@@ -1,10 +1,12 @@
 """SCAFFOLD: FedAvg with control variates (Karimireddy, Kale, Mohri, Reddi, Stich and Suresh 2020)."""
 
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from feddr import tree
 from feddr.algorithms.algorithm import Uploads
+from feddr.algorithms.uploading import Uploading, sent
+from feddr.compress import feedback
 from feddr.local import Solution, Subproblem
 from feddr.prox.regulariser import Prox
 from feddr.tree import Tree
@@ -12,9 +14,11 @@ from feddr.validation import scalars
 
 
 class ScaffoldClient(NamedTuple):
-    """State of a client: its control variate c_i."""
+    """State of a client: its control variate c_i; if uploads are compressed, what was counted and what was left out."""
 
     control: Tree
+    counted: Tree | None = None
+    error: Tree | None = None
 
 
 class ScaffoldMessage(NamedTuple):
@@ -31,8 +35,8 @@ class ScaffoldServer(NamedTuple):
     control: Tree
 
 
-@dataclass(frozen=True)
-class Scaffold:
+@dataclass(frozen=True, repr=False)
+class Scaffold(Uploading):
     """Local training with control variates.
 
     Each active client i, and then the server, compute
@@ -46,6 +50,9 @@ class Scaffold:
     ----------
     server_lr
         Step size of the server.
+    upload
+        How clients compress both x_i - xbar and the change of c_i (``feddr.compress``), each on its own. c_i is then
+        what the server counts, so that c = sum_i w_i c_i stays exact.
 
     References
     ----------
@@ -79,7 +86,8 @@ class Scaffold:
         return ScaffoldMessage(s.xbar, s.control)
 
     def client(self, x0: Tree, message: ScaffoldMessage) -> ScaffoldClient:
-        return ScaffoldClient(tree.zeros_like(x0))
+        zero = tree.zeros_like(x0)
+        return ScaffoldClient(zero) if self.upload is None else ScaffoldClient(zero, message.x, zero)
 
     def subproblem(self, c: ScaffoldClient, message: ScaffoldMessage) -> Subproblem:
         return Subproblem(start=message.x, linear=tree.sub(message.control, c.control))
@@ -91,17 +99,27 @@ class Scaffold:
         sub: Subproblem,
         solution: Solution,
     ) -> tuple[ScaffoldClient, ScaffoldMessage]:
-        change = tree.increment(solution.x, message.x)
-        return ScaffoldClient(solution.gradient), ScaffoldMessage(change, tree.increment(solution.gradient, c.control))
+        state = ScaffoldClient(feedback(self.upload, solution.gradient, c.control, solution.draw))
+        if self.upload is not None:
+            change, error = sent(self.upload, tree.sub(solution.x, message.x), c.error, solution.draw)
+            state = state._replace(counted=tree.add(message.x, change), error=error)
+        counted = self.absolute_upload(state, solution.x)
+        return state, self.increment(counted, ScaffoldMessage(message.x, c.control), message)
+
+    def upload_bytes(self, upload: ScaffoldMessage, dtype: Any) -> int:
+        """Return the bytes of the two messages, the change of the model and that of the control variate."""
+        return super().upload_bytes(upload.x, dtype) + super().upload_bytes(upload.control, dtype)
 
     def absolute_upload(self, c: ScaffoldClient, x: Tree) -> ScaffoldMessage:
-        return ScaffoldMessage(x, c.control)
+        return ScaffoldMessage(x if c.counted is None else c.counted, c.control)
 
     def increment(self, counted: ScaffoldMessage, before: ScaffoldMessage, message: ScaffoldMessage) -> ScaffoldMessage:
         return ScaffoldMessage(tree.increment(counted.x, message.x), tree.increment(counted.control, before.control))
 
     def recover(self, message: ScaffoldMessage) -> ScaffoldClient:
-        return ScaffoldClient(message.control)  # then c - c_i = 0, and the client begins as in FedAvg
+        return self.client(message.x, message)._replace(
+            control=message.control
+        )  # then c - c_i = 0, and the client begins as in FedAvg
 
     def invariant_gap(self, s: ScaffoldServer, total: ScaffoldMessage) -> float:
         return tree.norm(tree.sub(s.control, total.control))

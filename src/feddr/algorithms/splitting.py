@@ -7,13 +7,14 @@ from feddr import tree
 from feddr.algorithms.algorithm import Uploads
 from feddr.algorithms.fedavg import FedAvgServer
 from feddr.algorithms.step_sizes import check_start
+from feddr.algorithms.uploading import Uploading
 from feddr.prox.regulariser import Prox
 from feddr.tree import Tree
 from feddr.validation import scalars
 
 
-@dataclass(frozen=True)
-class Splitting:
+@dataclass(frozen=True, repr=False)
+class Splitting(Uploading):
     """Rules of the server, and the two numbers that both methods have; the methods describe them."""
 
     eta: float

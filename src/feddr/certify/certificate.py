@@ -196,6 +196,12 @@ def certificate(result: "Result", *, F_star: float = 0.0) -> Certificate:
             algorithm.mean,
             algorithm.mean == "all" or (isinstance(result.sampling, Full) and not missing),
         ),
+        Hypothesis(
+            "uploads",
+            "every bit",
+            "every bit" if algorithm.upload is None else repr(algorithm.upload),
+            algorithm.upload is None,
+        ),
     ]
     bound = math.nan
     if by_relative:

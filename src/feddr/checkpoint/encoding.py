@@ -1,6 +1,7 @@
 """Encoding of checkpoints: the state of a run as named arrays, and back, bit for bit."""
 
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
+from dataclasses import replace
 from typing import Any, Protocol
 
 import jax
@@ -50,15 +51,35 @@ def strip_prefix(name: str, arrays: Arrays) -> Arrays:
 
 
 def history(rows: History) -> Arrays:
-    """Return the columns of a history."""
+    """Return the columns of a history, its metrics, and the tables of its clients."""
     kinds = {name: np.int64 if name in COUNTERS else np.float64 for name in COLUMNS}
-    return {name: np.array(rows.column(name), kind) for name, kind in kinds.items()}
+    arrays = {name: np.array(rows.column(name), kind) for name, kind in kinds.items()}
+    for j, name in enumerate(rows.metrics):  # numbered, since files do not keep the order
+        arrays[f"metrics/{j}/{name}"] = np.array(rows.column(name), np.float64)
+    for number, table in rows.clients.tables.items():
+        for j, (name, column) in enumerate(table.items()):
+            arrays[f"clients/{number}/{j}/{name}"] = column
+    return arrays
 
 
-def rows(arrays: Arrays) -> list[Row]:
-    """Return the rows whose columns ``history`` returned."""
+def rows(arrays: Arrays) -> History:
+    """Return the history whose columns ``history`` returned."""
     columns = [arrays[name].tolist() for name in COLUMNS]
-    return [Row(*values) for values in zip(*columns, strict=True)]
+    further = {name: array.tolist() for name, array in _in_order(strip_prefix("metrics", arrays))}
+    found = History([Row(*values) for values in zip(*columns, strict=True)])
+    if further:
+        each = ({name: values[j] for name, values in further.items()} for j in range(len(found)))
+        found.rows = [replace(row, metrics=values) for row, values in zip(found.rows, each, strict=True)]
+    clients = strip_prefix("clients", arrays)
+    for number in sorted({int(key.partition("/")[0]) for key in clients}):
+        found.clients.add(number, dict(_in_order(strip_prefix(str(number), clients))))
+    return found
+
+
+def _in_order(arrays: Arrays) -> list[tuple[str, NDArray[Any]]]:
+    """Return arrays under numbers in the order of these, by name."""
+    keys = sorted(arrays, key=lambda key: int(key.partition("/")[0]))
+    return [(key.partition("/")[2], arrays[key]) for key in keys]
 
 
 def timeline(events: Sequence[Event]) -> Arrays:

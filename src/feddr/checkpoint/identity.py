@@ -23,11 +23,11 @@ def identity(problem: Problem, algorithm: Any, local: Any, options: Any, engine:
     Parameters
     ----------
     options
-        What every engine is asked: ``seed``, ``precision``, ``personal`` and ``evaluate_every`` count.
+        What every engine is asked: ``seed``, ``precision``, ``personal``, ``evaluate_every`` and metrics count.
     engine
         The name of the engine, and what it alone is asked.
     """
-    same = {"evaluate_every": options.evaluate_every, **engine}
+    same = {"evaluate_every": options.evaluate_every, **options.asked, **engine}
     return {
         "problem": fingerprint(problem),
         "g": words(problem.regulariser),

@@ -3,11 +3,13 @@
 The modules::
 
     main             the list of commands, and errors as one line with an exit code
-    run              feddr run, feddr compare
+    example          feddr example
+    run              feddr run, feddr compare; run_seeds the latter with several seeds
     theory           feddr theory; theory_answer formats its answer
     data             feddr data
     tune             feddr tune; tune_verdict says how a search ended
     reproduce        feddr reproduce
+    predict          feddr predict
     report           feddr report
     deploy           feddr deploy certs, check, server, node
     progress         progress bars, and the table of results

@@ -8,9 +8,10 @@ import typer
 from feddr import config as configs
 from feddr.commands.console import results
 from feddr.config import Component, ConfigError, toml
-from feddr.config.components import TABLE, hint, part, target
+from feddr.config.components import TABLE, part, target
 from feddr.runs.progress import say
 from feddr.storage import atomic, untrusted
+from feddr.validation.messages import hint
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -106,7 +107,11 @@ def table(summary: "Summary") -> "Table":
     rows = Table("for each client", title_justify="left")
     for column in ("min", "median", "max", "all together"):
         rows.add_column(column, justify="right")
-    counted = [("training samples", summary.train, True), ("test samples", summary.test, bool(summary.test.any()))]
+    counted = [
+        ("training samples", summary.train, True),
+        ("validation samples", summary.validation, bool(summary.validation.any())),
+        ("test samples", summary.test, bool(summary.test.any())),
+    ]
     for label, sizes, shown in counted:
         if shown:
             low, middle, high = np.min(sizes), np.median(sizes), np.max(sizes)

@@ -10,6 +10,8 @@ import feddr
 from feddr.commands.console import REFUSED, complain
 from feddr.commands.data import data
 from feddr.commands.deploy import app as deploy
+from feddr.commands.example import example
+from feddr.commands.predict import predict
 from feddr.commands.report import report
 from feddr.commands.reproduce import reproduce
 from feddr.commands.run import HELP, run
@@ -73,8 +75,10 @@ def main() -> None:
     app(prog_name="feddr")
 
 
+app.command()(example)
 for name, summary in HELP.items():
     app.command(name, help=summary)(run)
+app.command()(predict)
 app.command()(theory)
 app.command()(data)
 app.command()(tune)

@@ -1,15 +1,15 @@
 """Terminal output of ``feddr run`` and ``compare``: progress while methods run, and the table of results at the end."""
 
 import math
-import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from rich.console import Console
-from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
+from feddr.engines.shared.progress import RoundPace
 from feddr.history import Row
 from feddr.runs.folder import Outcome
 from feddr.runs.progress import LiveBars, PlainLines, View, say
@@ -51,11 +51,14 @@ class MethodLines(PlainLines):
 
     def update(self, report: "Report") -> None:
         """Print a line, if it is time."""
-        words, tenth = self.method.words(report), max(1, report.rounds // 10)
+        self.method.update(report)
+        tenth = max(1, report.rounds // 10)
         overdue = report.round >= self.due + tenth or report.round == report.rounds
         if overdue or (report.round >= self.due and report.row is not None):
-            line = f"{self.method.label}: round {', '.join(words.values())}, {self.method.seconds:.0f} s"
-            say(self.console, line)
+            words = self.method.words(report)
+            told = [f"round {words['round']}", f"at round {self.method.row.round}: {self.method.metrics}"]
+            timed = [*([words["speed"]] if words["speed"] else []), f"{self.method.seconds:.0f} s"]
+            say(self.console, f"{self.method.label}: {'; '.join([*told, ', '.join(timed)])}")
             self.due = report.round + tenth
 
     def end(self, status: str) -> None:
@@ -68,11 +71,11 @@ class MethodBars(LiveBars):
     """A bar for each method, redrawn in place."""
 
     def __init__(self, labels: Sequence[str], rounds: int, console: Console) -> None:
-        columns = [TextColumn(f"{{task.fields[{name}]}}", justify="right") for name in RoundPace.WORDS]
-        times = TimeElapsedColumn(), TextColumn("eta"), TimeRemainingColumn()
-        super().__init__(console, BarColumn(8), *columns, *times)
+        names = ("round", "metrics", "speed")
+        columns = [TextColumn(f"{{task.fields[{name}]}}", markup=False) for name in names]
+        super().__init__(console, BarColumn(8), *columns, TimeRemainingColumn(elapsed_when_finished=True))
         self.pace = RoundPace(labels[0])
-        blank: dict[str, Any] = dict.fromkeys(RoundPace.WORDS, "")
+        blank: dict[str, Any] = dict.fromkeys(names, "")
         self.tasks = {label: self.progress.add_task(label, total=rounds, start=False, **blank) for label in labels}
 
     def begin(self, label: str) -> None:
@@ -82,6 +85,7 @@ class MethodBars(LiveBars):
 
     def update(self, report: "Report") -> None:
         """Move the bar."""
+        self.pace.update(report)
         words: dict[str, Any] = self.pace.words(report)
         self.progress.update(self.tasks[self.pace.label], completed=report.round, total=report.rounds, **words)
 
@@ -92,39 +96,9 @@ class MethodBars(LiveBars):
     def end(self, status: str) -> None:
         """Stop the clock of the bar, and say how it ended, if not well."""
         task = self.tasks[self.pace.label]
-        words: dict[str, Any] = (
-            {} if status == "finished" else {"objective": "", "accuracy": status.split()[0], "speed": ""}
-        )
+        words: dict[str, Any] = {} if status == "finished" else {"metrics": status.split()[0], "speed": ""}
         self.progress.update(task, description=self.pace.label, **words)
         self.progress.stop_task(task)
-
-
-class RoundPace:
-    """The words for a round: how far, how good, how fast."""
-
-    WORDS = ("round", "objective", "accuracy", "speed")
-
-    def __init__(self, label: str) -> None:
-        self.label, self.began, self.row = label, time.perf_counter(), Row(round=0)
-        self.before: int | None = None
-
-    @property
-    def seconds(self) -> float:
-        """Since the start."""
-        return time.perf_counter() - self.began
-
-    def words(self, report: "Report") -> dict[str, str]:
-        """Return the words; the metrics are those of the newest row."""
-        self.row = report.row or self.row
-        if self.before is None:  # rounds before a resume do not count for the speed
-            self.before = report.state.local_steps if report.round > 1 else 0
-        skipped = f" ({report.state.skipped} skipped)" if report.state.skipped else ""
-        return {
-            "round": f"{report.round}/{report.rounds}{skipped}",
-            "objective": f"F {_number(self.row.F)}",
-            "accuracy": f"train {_percent(self.row.train_accuracy)}",
-            "speed": f"{(report.state.local_steps - self.before) / self.seconds:,.0f} steps/s",
-        }
 
 
 def _number(value: float) -> str:
@@ -168,17 +142,25 @@ COLUMNS = (
     TableColumn("local\nsteps", lambda row: row.local_steps, _whole),
     TableColumn("\nsec.", lambda row: row.wall_time, _tenths),
 )
+WORST = tuple(f"worst_client_{name}" for name in ("test_accuracy", "train_accuracy", "test_loss", "train_loss"))
+"""Of these the first that was measured is shown: how the worst client fares."""
+
 TIME = TableColumn("virtual\ntime", lambda row: row.time, _tenths)
 """Only where there is a clock."""
 
 
 def table(outcomes: Sequence[Outcome]) -> Table:
-    """Return the last rows as a table, the best of each column in bold; a method that diverged has no numbers."""
+    """Return the last rows as a table; a method that diverged has no numbers.
+
+    The best of each column is in bold, where all methods that have finished are of one length.
+    """
     rows = [None if outcome.diverged else outcome.history.last for outcome in outcomes]
+    finished = [row for row, outcome in zip(rows, outcomes, strict=True) if row and outcome.status == "finished"]
+    rivals = finished if len({row.round for row in finished}) == 1 else []
     timed = any(row is not None and not math.isnan(row.time) for row in rows)
-    columns = (*COLUMNS, TIME) if timed else COLUMNS
+    columns = (*COLUMNS, *_asked([row for row in rows if row is not None]), *((TIME,) if timed else ()))
     values = [[math.nan if row is None else column.value(row) for row in rows] for column in columns]
-    best = [_best(column, numbers) for column, numbers in zip(columns, values, strict=True)]
+    best = [_best(column, [column.value(row) for row in rivals]) for column in columns]
     result = Table(box=None, padding=(0, 1, 0, 0), header_style="dim")
     result.add_column("\nalgorithm", min_width=max(len(outcome.label) for outcome in outcomes), overflow="fold")
     for column in columns:
@@ -186,11 +168,29 @@ def table(outcomes: Sequence[Outcome]) -> Table:
     for i, outcome in enumerate(outcomes):
         title = outcome.label if outcome.status == "finished" else f"{outcome.label}\n{outcome.status}"
         cells = [
-            Text(column.text(numbers[i]), "bold" if numbers[i] == top else "")
+            Text(column.text(numbers[i]), "bold" if numbers[i] == top and rows[i] in rivals else "")
             for column, numbers, top in zip(columns, values, best, strict=True)
         ]
         result.add_row(Text(title), *cells)
     return result
+
+
+def _asked(rows: Sequence[Row]) -> list[TableColumn]:
+    """Return the columns of metrics that the runs were asked for; of those of clients, the worst one's."""
+    names = dict.fromkeys(name for row in rows for name in row.metrics if "_client_" not in name)
+    found = [_metric(name, name.replace("_", "\n", 1).replace("_", " ")) for name in names]
+    worst = next((name for name in WORST if any(name in row.metrics for row in rows)), None)
+    return [*found, *([_metric(worst, "worst\nclient")] if worst else [])]
+
+
+def _metric(name: str, title: str) -> TableColumn:
+    from feddr.metrics import better
+
+    end = better(name)
+    best = None if end is None else max if end == "max" else min
+    return TableColumn(
+        title, lambda row: row.metrics.get(name, math.nan), _percent if "accuracy" in name else _number, best
+    )
 
 
 def _best(column: TableColumn, values: Sequence[float]) -> float:

@@ -37,7 +37,8 @@ def reproduce(
     quiet: Quiet = False,
 ) -> None:
     """Reproduce the figures of the paper, at the global model and personalised; runs that exist are reused."""
-    from feddr.reproduce import FIGURES, Plan, Runs, experiments_folder, rows
+    from feddr import experiments
+    from feddr.reproduce import FIGURES, Plan, Runs, rows
 
     wanted = list(dict.fromkeys(figures or FIGURES))
     for name in wanted:
@@ -47,8 +48,7 @@ def reproduce(
         raise ValueError(f"--data-dir must be a folder, {data_dir} is not.")
     chosen = _seeds(seeds) if seeds is not None else None
     folder = out or (OUT.with_name("reproduce-quick") if quick else OUT)
-    place = experiments_folder()
-    made = {name: rows(figure, place, data_dir, quick, chosen) for name, figure in FIGURES.items()}
+    made = {name: rows(figure, experiments.PAPER, data_dir, quick, chosen) for name, figure in FIGURES.items()}
     everything = Plan(made, Runs(folder / "runs"))
     plan = Plan({name: made[name] for name in wanted}, everything.runs)
     if show:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from feddr import config as configs
-from feddr.commands import console, progress
+from feddr.commands import console, progress, run_seeds
 from feddr.commands.console import FAILED, INTERRUPTED, Interrupts, Quiet, complain
 from feddr.config import Config, ConfigError, RunArguments
 from feddr.runs.folder import CONFIG, Folder, Outcome
@@ -38,6 +38,13 @@ Resume = Annotated[
 Every = Annotated[
     str, typer.Option(metavar="N", help="Rounds between two checkpoints, or seconds as in 60s; never takes much time.")
 ]
+Stop = Annotated[
+    str | None,
+    typer.Option(metavar="WHEN", help='End early, as in "test_accuracy>=0.9" or "metric=F, patience=5, seconds=600".'),
+]
+Seeds = Annotated[
+    str | None, typer.Option(metavar="0,1,2", help="Run with each seed, into DIR/seed-0 and so on, and compare means.")
+]
 Board = Annotated[
     Path | None, typer.Option(metavar="DIR", help="Write the metrics for TensorBoard, too, into DIR/<name>/<method>.")
 ]
@@ -60,17 +67,28 @@ def run(
     quiet: Quiet = False,
     resume: Resume = None,
     checkpoint_every: Every = "60s",
+    stop_when: Stop = None,
     tensorboard: Board = None,
     mlflow: Flow = None,
+    seeds: Seeds = None,
 ) -> None:
     """Run the experiment of CONFIG, or resume one; ``feddr run`` and ``feddr compare`` both call this function."""
     compare = context.info_name == COMPARE
+    sets = _with_stop(sets, stop_when)
     experiment, path = _experiment(config, sets, out, resume)
     if len(experiment.algorithms) > 1 and not compare:
         raise ConfigError(f"run takes one algorithm, {path} has {len(experiment.algorithms)}; use feddr compare.")
     trackers = TrackerTargets(tensorboard, mlflow).check()
     options = RunOptions(compare, bool(sets), threads, quiet, checkpoint_every, trackers)
-    raise typer.Exit(_execute(experiment, out, resume, options))
+    if seeds is None:
+        raise typer.Exit(_execute(experiment, out, resume, options))
+    if config is None:
+        raise ConfigError(f"--seeds is for a new experiment, got --resume {resume}; resume the folder of one seed.")
+    each = {seed: configs.load(config, [*(sets or []), f"seed={seed}"]) for seed in run_seeds.numbers(seeds)}
+    code = run_seeds.execute(
+        Folder(experiment, out), list(each), lambda seed, place: _execute(each[seed], place, None, options), quiet
+    )
+    raise typer.Exit(code)
 
 
 class RunOptions(NamedTuple):
@@ -87,6 +105,11 @@ class RunOptions(NamedTuple):
     def checkpoint_every(self) -> int | str:
         """Rounds, or seconds as a text."""
         return int(self.every) if self.every.isdecimal() else self.every
+
+
+def _with_stop(sets: list[str] | None, stop_when: str | None) -> list[str] | None:
+    """Return the overrides with that of stop_when among them, if it is given."""
+    return sets if stop_when is None else [*(sets or []), f"stop_when={configs.toml.text(stop_when)}"]
 
 
 def _experiment(
@@ -258,6 +281,8 @@ def _play(
     else:
         done = result.history.last.round
         incomplete = "interrupted" if interrupts.asked else f"stalled after {done} updates"
+        if "stopped" in result.settings:
+            incomplete = f"stopped in round {done}"
         complete = done == configs.length(config, run)
         outcome = Outcome(run.label, "finished" if complete else incomplete, result.history, result)
     view.end(outcome.status)

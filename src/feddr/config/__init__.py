@@ -2,9 +2,12 @@
 
 A table names a function or a class and gives its arguments, as in Python (``components.TABLE`` has the names)::
 
-    name = "first"                  # also seed, init_seed, weights, precision, evaluate_every, personal, certify,
-                                    # on_bad_client
+    name = "first"                  # also seed, init_seed, weights, class_weight, precision, evaluate_every, personal,
+                                    # certify, on_bad_client
     rounds = 200
+    metrics = ["f1", "auc"]         # optional: names of feddr.metrics
+    per_client = true               # optional: the metrics of each client, too
+    stop_when = "test_accuracy>=0.9, seconds=600"    # optional: end early; also patience, bytes, see feddr.StopWhen
     engine = "clock"                # optional: virtual time, see below
     updates = 2000                  # of asynchronous methods; also concurrency, deadline, evaluate_every_updates
 
@@ -24,7 +27,7 @@ A table names a function or a class and gives its arguments, as in Python (``com
 
     [local]
     name = "SGD"
-    lr = 0.01
+    lr = 0.01                       # or {name = "Cosine", lr = 0.1, rounds = 200, end = 0.001}; also Step
     batch_size = "none"             # TOML has no None
 
     [sampling]                      # Full by default
@@ -40,6 +43,9 @@ A table names a function or a class and gives its arguments, as in Python (``com
     eta = 10.0
     label = "ours"                  # optional, for legends and folders
     sampling = {name = "Full"}      # optional, instead of the shared one; local likewise
+
+Data whose labels are numbers to predict (``regression = true`` of csv, diabetes of bundled) make a regression, all
+others a classification.
 
 With ``engine = "clock"`` all methods share one virtual time: asynchronous ones (AsyncFedDR, FedAsync, FedBuff) run
 until ``updates`` uploads have arrived, the others for ``rounds`` rounds that last as long as their slowest client or

@@ -10,6 +10,7 @@ from feddr.config.schema import Config
 if TYPE_CHECKING:
     from feddr.algorithms import Algorithm
     from feddr.checkpoint import Checkpoint
+    from feddr.data import FederatedData
     from feddr.engines.clock.settings import Clock
     from feddr.engines.result import Result
     from feddr.engines.shared.state import Callback
@@ -151,12 +152,16 @@ def perform(
         "seed": config.seed,
         "precision": config.precision,
         "personal": config.personal,
+        "metrics": config.metrics,
+        "per_client": config.per_client,
+        "stop_when": config.stop_when,
         "threads": threads,
         "callback": callback,
         "clock": build_clock(config),
         "on_bad_client": config.on_bad_client,
         "checkpoint": checkpoint,
         "verbose": verbose,
+        "progress": False,  # who calls this shows what it likes by the callback
     }
     if isinstance(run.algorithm, Asynchronous):
         buffer = run.algorithm.buffer
@@ -187,12 +192,14 @@ def _problem(config: Config) -> "Problem":
     from feddr.problem import Problem
 
     model, g, data = _make("model", config.model), _make("g", config.g), _make("data", config.data)
+    shared: dict[str, Any] = {"g": g, "weights": config.weights, "seed": config.init_seed}
     try:
-        problem = Problem.classification(model, data, g=g, weights=config.weights, seed=config.init_seed)
-    except TypeError as error:  # how JAX refuses arrays whose shapes do not go together
-        shape = data.train.samples["x"].shape[1:]
-        reason = str(error).splitlines()[0]
-        raise ConfigError(f"model {config.model.name} does not fit samples of shape {shape}: {reason}") from None
+        if _is_regression(data):
+            if config.class_weight is not None:
+                raise ConfigError("class_weight is for classes, the data have numbers to predict; leave it out.")
+            problem = Problem.regression(model, data, **shared)
+        else:
+            problem = Problem.classification(model, data, class_weight=config.class_weight, **shared)
     except ValueError as error:
         raise ConfigError(str(error)) from None
     if config.g is not None:
@@ -201,6 +208,12 @@ def _problem(config: Config) -> "Problem":
         except ValueError as error:
             raise ConfigError(f"g {config.g.name}: {error}") from None
     return problem
+
+
+def _is_regression(data: "FederatedData") -> bool:
+    """Return whether the labels are numbers to predict: real ones without names of classes."""
+    y = data.train.samples.get("y")
+    return y is not None and y.dtype.kind == "f" and not data.classes
 
 
 def _make(kind: str, part: Component | None, label: str = "") -> Any:

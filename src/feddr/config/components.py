@@ -1,19 +1,21 @@
 """Components of a config: the one table from names in TOML to classes, and the check of their arguments."""
 
-import difflib
 import inspect
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, get_args, get_origin
+from types import UnionType
+from typing import TYPE_CHECKING, Any, Union, get_args, get_origin
 
 from feddr.config import toml
+from feddr.validation.messages import hint
 
 if TYPE_CHECKING:
     from optax import GradientTransformation
 
     from feddr.algorithms import FedOpt
     from feddr.local import Optax
+    from feddr.local.schedules import RoundSchedule
 
 TABLE: Mapping[str, tuple[str, Sequence[str]]] = {
     "data": (
@@ -22,7 +24,7 @@ TABLE: Mapping[str, tuple[str, Sequence[str]]] = {
             *("bundled", "csv", "femnist", "heart_disease", "leaf", "libsvm", "mnist", "synthetic", "synthetic_iid"),
         ],
     ),
-    "model": ("feddr.models", ["linear", "mlp", "softmax"]),
+    "model": ("feddr.models", ["cnn", "linear", "lstm", "mlp", "resnet", "softmax", "transformer"]),
     "g": (
         "feddr.prox",
         [
@@ -38,7 +40,9 @@ TABLE: Mapping[str, tuple[str, Sequence[str]]] = {
         ],
     ),
     "local": ("feddr.local", ["Accelerated", "Optax", "SGD"]),
+    "schedule": ("feddr.local.schedules", ["Cosine", "Step"]),
     "stopping": ("feddr.local", ["Absolute", "Epochs", "Relative", "Tolerance"]),
+    "upload": ("feddr.compress", ["Quantised", "RandomK", "TopK"]),
     "sampling": ("feddr.sampling", ["DoublyUniform", "Full", "Independent", "Partitioned", "Systematic", "Uniform"]),
     "delays": (
         "feddr.delays",
@@ -53,7 +57,14 @@ TABLE: Mapping[str, tuple[str, Sequence[str]]] = {
 ASYNCHRONOUS = ("AsyncFedDR", "FedAsync", "FedBuff")
 """The algorithms that need a clock."""
 
-NESTED = {"Regulariser": "g", "Stopping": "stopping", "Delay": "delays"}
+NESTED = {
+    "Compressor": "upload",
+    "Delay": "delays",
+    "Quantised": "upload",
+    "Regulariser": "g",
+    "RoundSchedule": "schedule",
+    "Stopping": "stopping",
+}
 """The kinds of parts that are arguments of other parts, by their annotations."""
 
 OPTIMISERS = ("adabelief", "adagrad", "adam", "adamw", "lion", "nadam", "radam", "rmsprop", "sgd", "yogi")
@@ -102,6 +113,8 @@ def target(kind: str, name: str) -> Callable[..., Any]:
 def settings(kind: str, name: str) -> dict[str, inspect.Parameter]:
     """Return the settings of the function or class of this name."""
     found = dict(inspect.signature(target(kind, name)).parameters)
+    if (kind, name) == ("local", "Optax"):  # whose annotation would import JAX with this module
+        found["lr"] = found["lr"].replace(annotation=settings("local", "SGD")["lr"].annotation)
     if found.pop("mask", None):  # a function or a tree of arrays, neither of which TOML has
         keyword = inspect.Parameter.KEYWORD_ONLY
         found["leave"] = inspect.Parameter("leave", keyword, default=(), annotation=Sequence[str])
@@ -139,6 +152,8 @@ def part(key: str, kind: str, table: Any) -> Component:
 
 def argument(key: str, value: Any, annotation: Any) -> Any:
     """Return a value as its annotation asks for; a regulariser within a regulariser is a part of its own."""
+    if not isinstance(value, dict) and (simple := _without_parts(annotation)) is not None:
+        annotation = simple
     if get_origin(annotation) is Sequence and getattr(get_args(annotation)[0], "__name__", "") in NESTED:
         if not isinstance(value, list) or not all(isinstance(entry, dict) for entry in value):
             raise ConfigError(f"{key} must be a list of tables, got {toml.text(value)}.")
@@ -157,16 +172,18 @@ def argument(key: str, value: Any, annotation: Any) -> Any:
         raise ConfigError(f"{key} {error}.") from None
 
 
-def hint(word: str, words: Iterable[str]) -> str:
-    """Return a question, if one of the words may have been meant."""
-    spelling = {known.casefold(): known for known in words}
-    close = difflib.get_close_matches(word.casefold(), spelling, 1)
-    return f" Did you mean {spelling[close[0]]}?" if close else ""
+def _without_parts(annotation: Any) -> Any:
+    """Return the simple types of a number that may also be a part, such as a learning rate; None for any other."""
+    options = get_args(annotation) if get_origin(annotation) in (Union, UnionType) else ()
+    simple = [option for option in options if getattr(option, "__name__", "") not in NESTED]
+    return float if simple == [float] and len(options) > 1 else None
 
 
-def _optax(optimiser: str, lr: float, epochs: int = 1, batch_size: int | None = 10) -> "Optax":
+def _optax(optimiser: str, lr: "float | RoundSchedule", epochs: int = 1, batch_size: int | None = 10) -> "Optax":
     from feddr.local import Optax
 
+    if callable(lr):  # every step is a multiple of lr
+        return Optax(_transformation(optimiser, 1.0), epochs, batch_size, lr)
     return Optax(_transformation(optimiser, lr), epochs, batch_size)
 
 

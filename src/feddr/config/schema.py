@@ -1,7 +1,7 @@
 """The schema of a config: frozen dataclasses, read from TOML and written back."""
 
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Literal
@@ -14,13 +14,13 @@ from feddr.config.components import (
     ConfigError,
     argument,
     check_name,
-    hint,
     part,
     settings,
 )
 from feddr.config.labels import OWN, check_file_name, entries, labels
 from feddr.config.overrides import override
 from feddr.storage import limits, untrusted
+from feddr.validation.messages import hint
 
 FULL = Component("Full")
 
@@ -65,8 +65,12 @@ class Config:
         Draws the start of the model.
     weights
         Of the clients, as in ``feddr.Problem``.
+    class_weight
+        As in ``feddr.Problem.classification``.
     rounds, seed, precision, evaluate_every, personal, certify, on_bad_client
         As in ``feddr.simulate``; only FedDR has certificates.
+    metrics, per_client, stop_when
+        As in ``feddr.simulate``: metrics by name, and when to stop as a text.
     engine
         ``"clock"`` for virtual time, which asynchronous methods need and the others may have.
     delays, deadline
@@ -96,6 +100,7 @@ class Config:
     seed: int = 0
     init_seed: int = 0
     weights: Literal["uniform", "samples"] = "uniform"
+    class_weight: Literal["balanced"] | None = None
     precision: Literal["float32", "float64"] = "float32"
     evaluate_every: int = 10
     personal: bool = False
@@ -106,9 +111,12 @@ class Config:
     concurrency: int | None = None
     deadline: float | None = None
     on_bad_client: Literal["stop", "skip"] = "stop"
+    metrics: Sequence[str] = ()
+    per_client: bool = False
+    stop_when: str | None = None
 
 
-SHARED = [kind for kind in TABLE if kind not in ("algorithm", "stopping")]
+SHARED = [kind for kind in TABLE if kind not in ("algorithm", "schedule", "stopping", "upload")]
 SCALARS = {entry.name: entry.type for entry in fields(Config) if entry.name not in (*SHARED, "algorithms")}
 
 
@@ -192,7 +200,7 @@ def parse(raw: Mapping[str, Any]) -> Config:
     >>> parse(EXAMPLE).sampling.name
     'Full'
     """
-    known = [*SCALARS, *TABLE]
+    known = [*SCALARS, *SHARED, "algorithm"]
     for key in raw:
         if key not in known:
             raise ConfigError(f"{key} is not a setting of an experiment; it has {', '.join(known)}.{hint(key, known)}")
@@ -204,6 +212,8 @@ def parse(raw: Mapping[str, Any]) -> Config:
     for key, least in LEAST.items():
         if scalars.get(key) is not None and scalars[key] < least:
             raise ConfigError(f"{key} must be at least {least}, got {scalars[key]}.")
+
+    _check_metrics(scalars)
 
     tables = entries(raw)
     _check_clock(raw, scalars, [table["name"] for table in tables])
@@ -221,6 +231,21 @@ def parse(raw: Mapping[str, Any]) -> Config:
         parts["data"] = Component(parts["data"].name, {"seed": scalars.get("seed", 0), **parts["data"].arguments})
     methods = tuple(_method(*triple) for triple in zip(keys, names, tables, strict=True))
     return Config(**scalars, **parts, algorithms=methods)
+
+
+def _check_metrics(scalars: Mapping[str, Any]) -> None:
+    """Refuse metrics that there are not, and what is no condition to stop for."""
+    try:
+        if scalars.get("metrics"):
+            from feddr.metrics import choose
+
+            choose(scalars["metrics"])
+        if scalars.get("stop_when") is not None:
+            from feddr.early_stopping import StopWhen
+
+            StopWhen.parse(scalars["stop_when"])
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
 
 
 def _check_clock(raw: Mapping[str, Any], scalars: Mapping[str, Any], names: Iterable[str]) -> None:

@@ -30,7 +30,7 @@ def convert(value: Any, annotation: Any) -> Any:
 def _convert(value: Any, annotation: Any) -> Any:
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin in (Union, UnionType):
-        for option in arguments:
+        for option in sorted(arguments, key=lambda option: option is not NoneType):  # "none" is a string, too
             try:
                 return _convert(value, option)
             except MismatchError:
@@ -41,6 +41,9 @@ def _convert(value: Any, annotation: Any) -> Any:
     elif origin is Sequence:
         if isinstance(value, list | tuple):
             return tuple(_convert(entry, arguments[0]) for entry in value)
+    elif origin is Mapping:
+        if isinstance(value, Mapping):
+            return {key: _convert(entry, arguments[1]) for key, entry in value.items()}
     elif annotation is NoneType:
         if value == "none":
             return None
@@ -64,6 +67,8 @@ def describe(annotation: Any, plural: bool = False) -> str:
         return " or ".join(text(option) for option in arguments)
     if origin is Sequence:
         return f"{'lists' if plural else 'a list'} of {describe(arguments[0], plural=True)}"
+    if origin is Mapping:
+        return f"{'tables' if plural else 'a table'} of {describe(arguments[1], plural=True)}"
     singular, several = {
         bool: ("true or false", "true or false"),
         int: ("a whole number", "whole numbers"),

@@ -13,16 +13,14 @@ Data sets::
 
 What they are made of::
 
-    partition        which samples go to which client: shards, Dirichlet, few labels
     federate         from samples and a partition to a federation, with a test split for each client
-    labelled         a federation whose features, classes and clients have names
     summary          sizes, labels and heterogeneity of a federation in numbers
     download         the folder of data files; HTTP with a checksum
     files            untrusted files, compressed or not, read up to a limit
     npz, idx         readers of two formats of arrays
 """
 
-from feddr.datasets import partition as partition
+from feddr.data import partition as partition
 from feddr.datasets.bundled import bundled
 from feddr.datasets.femnist import femnist
 from feddr.datasets.heart_disease import heart_disease

@@ -4,8 +4,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from feddr.datasets.federate import Array, Partition, assign, federate
-from feddr.datasets.labelled import Described
+from feddr.data import FederatedData
+from feddr.data.split import Partition, assign, options_of
+from feddr.datasets.federate import Array, federate
 
 REGRESSION = ("diabetes",)
 
@@ -22,7 +23,7 @@ def bundled(
     beta: float | None = None,
     sigma: float | None = None,
     min_samples: int | None = None,
-) -> Described:
+) -> FederatedData:
     """Return a data set of scikit-learn, dealt out over clients.
 
     Parameters
@@ -41,7 +42,7 @@ def bundled(
 
     Returns
     -------
-    Described
+    FederatedData
         ``x``: float32; ``y``: int32, or float32 for diabetes. ``data.features`` and ``data.classes`` have the names.
 
     Examples
@@ -57,17 +58,8 @@ def bundled(
     classes = () if which in REGRESSION else tuple(map(str, found.target_names))
     x: Array = np.asarray(found.data, np.float32)
     y: Array = np.asarray(found.target, np.float32 if which in REGRESSION else np.int32)
-    clients = assign(
-        y,
-        partition,
-        num_clients,
-        seed,
-        shards_per_client=shards_per_client,
-        labels_per_client=labels_per_client,
-        beta=beta,
-        sigma=sigma,
-        min_samples=min_samples,
-    )
+    options = options_of(shards_per_client, labels_per_client, beta, sigma, min_samples)
+    clients = assign(y, partition, num_clients, seed, options)
     features = tuple(map(str, found.feature_names))
     return federate(
         x, y, clients, test_share=test_share, seed=seed, standardise=standardise, features=features, classes=classes

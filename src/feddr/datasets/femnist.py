@@ -15,13 +15,13 @@ from typing import Literal
 
 import numpy as np
 
+from feddr.data import FederatedData
+from feddr.data.partition import Indices
 from feddr.datasets.download import find, folder
 from feddr.datasets.federate import Array, check_labels, gather
 from feddr.datasets.idx import read_idx
-from feddr.datasets.labelled import Described
 from feddr.datasets.leaf import Users, combine, read_halves
 from feddr.datasets.npz import read_npz
-from feddr.datasets.partition import Indices
 from feddr.storage import limits
 
 CLASSES = string.digits + string.ascii_uppercase + string.ascii_lowercase
@@ -37,7 +37,7 @@ def femnist(
     num_clients: int | None = None,
     test_share: float = 0.1,
     seed: int = 0,
-) -> Described:
+) -> FederatedData:
     """Return FEMNIST as a federation.
 
     Parameters
@@ -59,7 +59,7 @@ def femnist(
 
     Returns
     -------
-    Described
+    FederatedData
         ``x``: float32, (samples, 784), from 0 to 1; ``y``: int32. LEAF's images have white paper (1) and black ink (0),
         those of EMNIST the reverse.
 
@@ -140,7 +140,7 @@ def _letters(place: Path) -> tuple[Array, Array]:
     return images[wanted], letters[wanted]
 
 
-def _fedprox(images: Array, labels: Array, num_users: int, seed: int) -> Described:
+def _fedprox(images: Array, labels: Array, num_users: int, seed: int) -> FederatedData:
     """Deal the images out: user i has the letters i, i + 1 and i + 2, counted around from j to a."""
     for what, value, least in (("num_clients", num_users, 1), ("seed", seed, 0)):
         if not isinstance(value, Integral) or value < least:
@@ -170,4 +170,4 @@ def _fedprox(images: Array, labels: Array, num_users: int, seed: int) -> Describ
             halves[held].append(rng.permutation(np.array(rows_taken, np.int64)))
     train, test = (gather(images, labels, halves[held]) for held in (False, True))
     names = tuple(f"f_{i:05d}" for i in range(num_users))
-    return Described(train, test, classes=tuple(string.ascii_lowercase), clients=names)
+    return FederatedData(train, test, classes=tuple(string.ascii_lowercase), clients=names)

@@ -14,10 +14,11 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from feddr.data import FederatedData
+from feddr.data.split import split
 from feddr.datasets import files
 from feddr.datasets.download import Remote, folder, obtain
-from feddr.datasets.federate import Array, gather, split
-from feddr.datasets.labelled import Described
+from feddr.datasets.federate import Array, gather
 
 _MIRRORS = ("https://archive.ics.uci.edu/ml/machine-learning-databases/heart-disease/",)
 HOSPITALS = ("cleveland", "hungarian", "switzerland", "va")
@@ -77,7 +78,7 @@ def heart_disease(
     missing: Literal["own", "drop"] = "own",
     test_share: float = 0.2,
     seed: int = 0,
-) -> Described:
+) -> FederatedData:
     """Return the patients of four hospitals: Cleveland, Budapest, Zurich and Basel, and Long Beach.
 
     Parameters
@@ -100,7 +101,7 @@ def heart_disease(
 
     Returns
     -------
-    Described
+    FederatedData
         ``x``: float32, (patients, 13 or 18); ``y``: int32, 1 for a narrowed artery. ``data.features`` has the names of
         the columns of x, ``data.clients`` those of the hospitals.
 
@@ -133,14 +134,14 @@ def heart_disease(
         for i, column in enumerate(COLUMNS):
             if column.zero_is_missing:
                 patients[patients[:, i] == 0, i] = np.nan
-    train, test = split(np.split(np.arange(len(patients)), ends[:-1]), test_share, seed)
+    train, _, test = split(np.split(np.arange(len(patients)), ends[:-1]), test_share, seed)
     for i, rows in enumerate(np.split(np.arange(len(patients)), ends[:-1])):
         for j in used:
             _fill(patients[:, j], rows, train[i], COLUMNS[j])
     x: Array = np.column_stack([_encode(patients[:, j], COLUMNS[j]) for j in used])
     y: Array = (patients[:, -1] > 0).astype(np.int32)
     names = [name for j in used for name in _names(COLUMNS[j])]
-    return Described(
+    return FederatedData(
         gather(x, y, train),
         None if test is None else gather(x, y, test),
         features=tuple(names),

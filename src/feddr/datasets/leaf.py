@@ -15,10 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from feddr.data import ClientSamples
+from feddr.data import ClientSamples, FederatedData
 from feddr.datasets import files
 from feddr.datasets.federate import Array, draw, federate
-from feddr.datasets.labelled import Described
 
 SUFFIXES = (".json", ".json.gz")
 SPLIT = "make both halves with LEAF's -t sample, or take the test folder away and a part of each user is split off"
@@ -36,7 +35,7 @@ class User:
 Users = dict[str, User]
 
 
-def leaf(path: str, num_clients: int | None = None, test_share: float = 0.1, seed: int = 0) -> Described:
+def leaf(path: str, num_clients: int | None = None, test_share: float = 0.1, seed: int = 0) -> FederatedData:
     """Return the users of LEAF files as a federation.
 
     Parameters
@@ -53,7 +52,7 @@ def leaf(path: str, num_clients: int | None = None, test_share: float = 0.1, see
 
     Returns
     -------
-    Described
+    FederatedData
         ``x``: float32, (samples, features); ``y``: int32 where all labels are whole numbers, else float32.
 
     Raises
@@ -119,7 +118,7 @@ def combine(
     test_share: float,
     seed: int,
     classes: Sequence[str] = (),
-) -> Described:
+) -> FederatedData:
     """Return the federation of some users, or of all."""
     users = list(train)
     names = [users[i] for i in draw(len(users), num_clients, seed, "users")]
@@ -133,7 +132,7 @@ def combine(
     held = _part([test[name] for name in names], width)
     if held.samples["y"].dtype != part.samples["y"].dtype and held.num_samples:
         raise ValueError("The labels of train and test must both be classes or both be numbers, one has fractions.")
-    return Described(part, held, classes=tuple(classes), clients=tuple(names))
+    return FederatedData(part, held, classes=tuple(classes), clients=tuple(names))
 
 
 def _part(users: Sequence[User], width: int | None = None) -> ClientSamples:

@@ -12,9 +12,10 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from feddr.data import FederatedData
+from feddr.data.split import Partition, assign, options_of
 from feddr.datasets import files
-from feddr.datasets.federate import Array, Partition, assign, federate
-from feddr.datasets.labelled import Described
+from feddr.datasets.federate import Array, federate
 
 MOST_CLASSES = 1000
 
@@ -34,7 +35,7 @@ def libsvm(
     beta: float | None = None,
     sigma: float | None = None,
     min_samples: int | None = None,
-) -> Described:
+) -> FederatedData:
     r"""Return the samples of a LIBSVM file, dealt out over clients.
 
     Parameters
@@ -59,7 +60,7 @@ def libsvm(
 
     Returns
     -------
-    Described
+    FederatedData
         ``x``: float32, (samples, features), dense; ``y``: int32, or float32 for numbers.
 
     Raises
@@ -90,17 +91,8 @@ def libsvm(
                 f"{path}: classes must be whole numbers, at most {MOST_CLASSES} of them, it has {len(values)} from "
                 f'{values[0]:g} to {values[-1]:g}; use labels="numbers".'
             )
-    clients = assign(
-        y,
-        partition,
-        num_clients,
-        seed,
-        shards_per_client=shards_per_client,
-        labels_per_client=labels_per_client,
-        beta=beta,
-        sigma=sigma,
-        min_samples=min_samples,
-    )
+    options = options_of(shards_per_client, labels_per_client, beta, sigma, min_samples)
+    clients = assign(y, partition, num_clients, seed, options)
     return federate(x, y, clients, test_share=test_share, seed=seed, standardise=standardise, classes=classes)
 
 

@@ -12,13 +12,14 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from feddr.datasets import partition as partitions
+from feddr.data import FederatedData
+from feddr.data import partition as partitions
+from feddr.data.partition import Indices
+from feddr.data.split import OPTIONS, assign, check_options, options_of
 from feddr.datasets.download import Remote, find, folder, obtain
-from feddr.datasets.federate import OPTIONS, Array, assign, check_labels, check_options, draw, federate, gather
+from feddr.datasets.federate import Array, check_labels, draw, federate, gather
 from feddr.datasets.idx import read_idx
-from feddr.datasets.labelled import Described
 from feddr.datasets.npz import read_npz
-from feddr.datasets.partition import Indices
 
 WITH_WRITERS = "mnist_writers.npz"
 WRITERS = "qmnist-train-labels-idx2-int.gz"
@@ -60,7 +61,7 @@ def mnist(
     beta: float | None = None,
     sigma: float | None = None,
     min_samples: int | None = None,
-) -> Described:
+) -> FederatedData:
     """Return the digits of MNIST as a federation.
 
     Parameters
@@ -86,7 +87,7 @@ def mnist(
 
     Returns
     -------
-    Described
+    FederatedData
         ``x``: float32, (samples, 784), from 0 to 1; ``y``: int32, from 0 to 9.
 
     Examples
@@ -97,13 +98,7 @@ def mnist(
     """
     place, download = folder("mnist", data_dir), data_dir is None
     digits = _load(place, download, "train", writers=partition == "writer")
-    options = {
-        "shards_per_client": shards_per_client,
-        "labels_per_client": labels_per_client,
-        "beta": beta,
-        "sigma": sigma,
-        "min_samples": min_samples,
-    }
+    options = options_of(shards_per_client, labels_per_client, beta, sigma, min_samples)
     names: list[str] = []
     if partition == "writer":
         assert digits.writers is not None
@@ -111,7 +106,7 @@ def mnist(
         clients, names = _by_writer(digits.writers, num_clients, seed)
     elif partition in OPTIONS:
         clients = assign(
-            digits.labels, partition, DEFAULT_CLIENTS if num_clients is None else num_clients, seed, **options
+            digits.labels, partition, DEFAULT_CLIENTS if num_clients is None else num_clients, seed, options
         )
     else:
         raise ValueError(f"partition must be one of {', '.join([*OPTIONS, 'writer'])}, got {partition!r}.")
@@ -122,7 +117,7 @@ def mnist(
     if test != "official":
         raise ValueError(f'test must be "own" or "official", got {test!r}.')
     held = _load(place, download, "t10k", writers=False)
-    return Described(
+    return FederatedData(
         gather(digits.images, digits.labels, clients),
         gather(held.images, held.labels, partitions.iid(held.labels, len(clients), seed)),
         classes=CLASSES,

@@ -3,7 +3,7 @@
 import csv
 import itertools
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from feddr.data import ClientSamples, FederatedData
-from feddr.datasets.labelled import Described
 
 BINS = 10
 """Columns of the histogram where labels are numbers to predict."""
@@ -35,6 +34,8 @@ class Summary:
         Training samples of each client in each column.
     are_classes
         Whether the columns are classes.
+    validation
+        Number of validation samples of each client; empty where there is no such part.
     """
 
     clients: tuple[str, ...]
@@ -44,6 +45,7 @@ class Summary:
     columns: tuple[str, ...]
     counts: NDArray[np.int64]
     are_classes: bool
+    validation: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
 
     @property
     def shares(self) -> NDArray[np.float64]:
@@ -95,15 +97,14 @@ def summarise(data: FederatedData) -> Summary:
     missing = sorted({"x", "y"} - set(data.train.samples))
     if missing:
         raise ValueError(f"A summary needs the arrays x and y, the data have no {missing[0]}.")
-    names = data.clients if isinstance(data, Described) else ()
-    classes = data.classes if isinstance(data, Described) else ()
+    names, classes = data.clients, data.classes
     y = data.train.samples["y"]
     are_classes = np.issubdtype(y.dtype, np.integer) and int(y.min(initial=0)) >= 0
     if are_classes:
-        parts = [part for part in (data.train, data.test) if part is not None]
+        parts = [part for part in (data.train, data.validation, data.test) if part is not None]
         largest = max(int(part.samples["y"].max(initial=0)) for part in parts)
         codes, width = y.astype(np.int64), max(largest + 1, len(classes))
-        columns = tuple(classes) or tuple(map(str, range(width)))
+        columns = tuple(map(str, classes)) or tuple(map(str, range(width)))
     else:
         codes, columns = _bins(y.astype(np.float64))
         width = len(columns)
@@ -115,6 +116,7 @@ def summarise(data: FederatedData) -> Summary:
         columns=columns,
         counts=_histograms(data.train, codes, width),
         are_classes=bool(are_classes),
+        validation=np.zeros(0, np.int64) if data.validation is None else data.validation.sizes,
     )
 
 

@@ -1,27 +1,31 @@
-"""Tables: a CSV file with a row for each sample and a column that says whose it is."""
+"""Tables in files: one with a column that says whose each row is, or several, one for each client."""
 
-import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from csv import Error as CsvError
 from csv import reader as csv_reader
-from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
-from feddr.datasets import files
-from feddr.datasets.federate import Array, federate
-from feddr.datasets.labelled import Described
-from feddr.datasets.partition import by_column
+from feddr.data import FederatedData
+from feddr.datasets import files as readers
+from feddr.preparation import columns
+from feddr.preparation.preparation import PLACE
+from feddr.storage import limits
 
-MOST_CATEGORIES = 1000
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+PARQUET = (".parquet", ".pq")
+OWNER = "client (its file)"
+"""The column that tables of several files get; no file has one of this name."""
 
 
 def csv(
-    path: str,
-    client: str,
-    label: str,
+    path: str | None = None,
+    client: str | None = None,
+    label: str = "",
     numeric: Sequence[str] | None = None,
     categorical: Sequence[str] = (),
     regression: bool = False,
@@ -29,33 +33,39 @@ def csv(
     delimiter: str = ",",
     test_share: float = 0.1,
     seed: int = 0,
-) -> Described:
-    r"""Return the rows of a CSV file as a federation: each value of the client column is a client.
+    files: Mapping[str, str] | None = None,
+    sample_weight: str | None = None,
+    ignore: Sequence[str] = (),
+    missing: Literal["refuse", "median"] = "refuse",
+    reference: Literal["first", "none"] | Mapping[str, str | float] = "none",
+    unknown: Literal["refuse", "zeros"] = "refuse",
+    validation_share: float = 0.0,
+    stratify: bool = False,
+) -> FederatedData:
+    r"""Return the rows of a CSV file whose client column says whose they are, or of one file for each client.
 
     Parameters
     ----------
-    path
-        The file, in UTF-8, perhaps ``.gz``; its first line names the columns.
-    client, label
-        Names of the column that says whose a row is, and of the one to predict.
-    numeric
-        Columns with numbers; all that are not named otherwise by default.
-    categorical
-        Columns with one of a few words: each word of the file becomes a feature that is 0 or 1, named ``column=word``.
-    regression
-        Whether the label is a number to predict; otherwise its different values, sorted, are the classes 0, 1, ...
-    standardise
-        Whether to centre and scale each feature by the training rows of all clients together.
+    path, client
+        A file, and the name of the column that says whose a row is. CSV in UTF-8, perhaps ``.gz``, ``.bz2`` or
+        ``.xz``, whose first line names the columns; or Parquet (``.parquet``, ``.pq``), if pyarrow is installed.
+    label
+        Name of the column to predict.
+    numeric, categorical, regression, standardise, sample_weight, ignore, missing, reference, unknown
+        As in ``FederatedData.from_frame``. Different labels that are all numbers are classes in their order, and
+        ``data.classes`` has them as numbers.
     delimiter
-        What separates the columns.
-    test_share
-        Of each client's rows; 0 for no test part.
+        What separates the columns of a CSV file.
+    test_share, validation_share, stratify
+        As in ``FederatedData.from_frame``.
     seed
-        Draws which rows are for testing.
+        Draws which rows are for what.
+    files
+        In place of path and client: a file for each client, by the name of the client, all with the same columns.
 
     Returns
     -------
-    Described
+    FederatedData
         ``x``: float32, (rows, features), in the order numeric, categorical; ``y``: int32, or float32 for a regression.
         ``data.features``, ``data.classes`` and ``data.clients`` have the names.
 
@@ -63,10 +73,6 @@ def csv(
     ------
     ValueError
         With the line that has a missing or wrong value, or the column that is not there.
-
-    Notes
-    -----
-    A missing number is refused: how to fill it in is a decision about your data, best made where they are kept.
 
     Examples
     --------
@@ -78,130 +84,138 @@ def csv(
     >>> data.clients, data.features, data.train.sizes.tolist()
     (('ann', 'bob'), ('age',), [2, 1])
     """
-    source = _read(Path(path).expanduser(), delimiter)
-    if numeric is None:
-        numeric = [name for name in source.names if name not in (client, label, *categorical)]
-    used = [client, label, *numeric, *categorical]
-    _check_columns(source, used)
-    words = {name: source.words(name, MOST_CATEGORIES) for name in categorical}
-    width = len(numeric) + sum(len(found) for found, _ in words.values())
-    if 4 * width * len(source.rows) > files.LIMIT:
+    if not label:
+        raise ValueError("csv needs label, the name of the column to predict, got none.")
+    if (path is None) == (files is None) or (client is None) == (files is None):
         raise ValueError(
-            f"{path}: {len(source.rows):,} rows of {width:,} features need {4 * width * len(source.rows):,} bytes, at "
-            f"most {files.LIMIT:,} are given; choose columns or rows first."
+            "csv needs path and client, a file and its column of clients, or files, one for each client, got "
+            f"path={path!r}, client={client!r}, files={files!r}."
         )
-    x = np.zeros((len(source.rows), width), np.float32)
-    features = list(numeric)
-    for i, name in enumerate(numeric):
-        x[:, i] = source.numbers(name)
-    for name, (found, codes) in words.items():
-        x[np.arange(len(codes)), len(features) + codes] = 1.0
-        features += [f"{name}={word}" for word in found]
-    y: Array
-    classes: list[str] = []
-    if regression:
-        y = source.numbers(label)
+    if path is not None:
+        table = read_table(path, delimiter)
     else:
-        classes, y = source.words(label, MOST_CATEGORIES)
-    owners, codes = source.words(client, len(source.rows))
-    return federate(
-        x,
-        y,
-        by_column(codes),
-        test_share=test_share,
-        seed=seed,
+        assert files is not None
+        table = _joined(files, delimiter)
+    if label in table.columns and not regression and list(table.columns).count(label) == 1:
+        table[label] = _inferred(table[label])
+    return FederatedData.from_frame(
+        table,
+        OWNER if client is None else client,
+        label,
+        numeric,
+        categorical,
+        sample_weight=sample_weight,
+        ignore=ignore,
+        regression=regression,
         standardise=standardise,
-        features=features,
-        classes=classes,
-        names=owners,
+        missing=missing,
+        reference=reference,
+        unknown=unknown,
+        test_share=test_share,
+        validation_share=validation_share,
+        stratify=stratify,
+        seed=seed,
     )
 
 
-@dataclass(frozen=True)
-class Table:
-    """The rows of a file, the lines where they end, and the names of its columns."""
+def read_table(path: str | Path, delimiter: str = ",") -> "DataFrame":
+    """Return a CSV or Parquet file as a table whose index says where each row stands in the file.
 
-    path: Path
-    names: list[str]
-    rows: list[list[str]]
-    lines: list[int]
+    The cells of a CSV file stay texts; a ``Preparation`` makes numbers of them.
+    """
+    place = Path(path).expanduser()
+    if place.suffix in PARQUET:
+        return _read_parquet(place)
+    import pandas as pd
 
-    def column(self, name: str) -> list[str]:
-        """Return the values of a column, none of which is empty."""
-        place = self.names.index(name)
-        values = [row[place].strip() for row in self.rows]
-        if "" in values:
-            raise ValueError(
-                f"{self.path}, line {self.lines[values.index('')]}: column {name} is empty; fill it in, or leave the "
-                "row or the column out."
-            )
-        return values
-
-    def numbers(self, name: str) -> NDArray[np.float32]:
-        """Return a column of finite numbers."""
-        values = self.column(name)
-        found = np.array([_number(value) for value in values])
-        with np.errstate(over="ignore"):
-            numbers = found.astype(np.float32)
-        wrong = np.flatnonzero(~np.isfinite(numbers))
-        if len(wrong):
-            raise ValueError(
-                f"{self.path}, line {self.lines[wrong[0]]}: column {name} must hold finite numbers, got "
-                f"{values[wrong[0]][:40]!r}; correct it, leave the column out, or name it as categorical."
-            )
-        return numbers
-
-    def words(self, name: str, most: int) -> tuple[list[str], NDArray[np.int64]]:
-        """Return the different values of a column, sorted, as numbers if they are, and the place of each row's."""
-        values = self.column(name)
-        words = sorted(set(values))
-        if len(words) > most:
-            raise ValueError(
-                f"{self.path}: column {name} has {len(words)} different values, at most {most} are categories; if it "
-                "holds numbers, name it as numeric, or use regression for a label."
-            )
-        if all(math.isfinite(_number(word)) for word in words):
-            words.sort(key=float)
-        place = {word: i for i, word in enumerate(words)}
-        return words, np.array([place[value] for value in values])
-
-
-def _read(path: Path, delimiter: str) -> Table:
-    if len(delimiter) != 1:
-        raise ValueError(f"delimiter must be one character, got {delimiter!r}.")
-    reader = csv_reader(files.lines(path), delimiter=delimiter, strict=True)
-    try:
-        table = Table(path, [name.strip() for name in next(reader, [])], [], [])
-        for row in reader:
-            if row and len(row) != len(table.names):
-                raise ValueError(
-                    f"{path}, line {reader.line_num}: needs {len(table.names)} values, one for each column, it has "
-                    f"{len(row)}."
-                )
-            if row:
-                table.rows.append(row)
-                table.lines.append(reader.line_num)
-    except CsvError as error:
-        raise ValueError(f"{path}, line {reader.line_num}: not a table ({error}).") from None
-    if not table.rows:
-        raise ValueError(f"{path}: needs a line with the names of the columns and a line for each sample, it has none.")
+    names, rows, lines = _read_csv(place, delimiter)
+    # A new index, so that whatever is refused later is refused with its line.
+    index = pd.Index([f"{place}, line {line}" for line in lines], name=PLACE, dtype=object)
+    table = pd.DataFrame(rows, index, names, dtype=object)
+    table.attrs["source"] = str(place)
     return table
 
 
-def _check_columns(table: Table, used: Sequence[str]) -> None:
-    for name in used:
-        if name not in table.names:
-            raise ValueError(f"{table.path}: has no column {name}; it has {', '.join(table.names)}.")
-        if table.names.count(name) > 1:
-            raise ValueError(f"{table.path}: column {name} stands twice in line 1; columns need different names.")
-        if used.count(name) > 1:
-            raise ValueError(f"column {name} can be one of client, label, numeric and categorical, not two of them.")
-    if len(used) == 2:
-        raise ValueError(f"{table.path}: has nothing to predict {used[1]} from; name numeric or categorical columns.")
-
-
-def _number(text: str) -> float:
+def _read_csv(path: Path, delimiter: str) -> tuple[list[str], list[list[str]], list[int]]:
+    """Return the names of the columns, the rows, and the lines where they end."""
+    if len(delimiter) != 1:
+        raise ValueError(f"delimiter must be one character, got {delimiter!r}.")
+    reader = csv_reader(readers.lines(path), delimiter=delimiter, strict=True)
+    rows, lines = [], []
     try:
-        return float(text)
-    except ValueError:
-        return math.nan
+        names = [name.strip() for name in next(reader, [])]
+        for row in reader:
+            if row and len(row) != len(names):
+                raise ValueError(
+                    f"{path}, line {reader.line_num}: needs {len(names)} values, one for each column, it has "
+                    f"{len(row)}."
+                )
+            if row:
+                rows.append(row)
+                lines.append(reader.line_num)
+    except CsvError as error:
+        raise ValueError(f"{path}, line {reader.line_num}: not a table ({error}).") from None
+    if not rows:
+        raise ValueError(f"{path}: needs a line with the names of the columns and a line for each sample, it has none.")
+    return names, rows, lines
+
+
+def _read_parquet(path: Path) -> "DataFrame":
+    try:
+        from pyarrow import ArrowException, parquet
+    except ImportError:
+        raise ValueError(f"{path}: Parquet files need pyarrow; pip install pyarrow, or save it as CSV.") from None
+    if not path.is_file():
+        raise ValueError(f"{path}: no such file.")
+    try:
+        metadata = parquet.read_metadata(path)
+        size = sum(metadata.row_group(i).total_byte_size for i in range(metadata.num_row_groups))
+        if size > limits.DATA:
+            raise ValueError(
+                f"{path}: expands to {size:,} bytes, at most {limits.DATA:,} are read; cut it into smaller files."
+            )
+        table: DataFrame = parquet.ParquetFile(path).read().to_pandas()
+    except (ArrowException, OSError) as error:
+        raise ValueError(f"{path}: not a sound Parquet file ({error}); fetch it again.") from None
+    if table.empty:
+        raise ValueError(f"{path}: needs columns and a row for each sample, it has none.")
+    table.index = table.index.map(lambda row: f"{path}, row {row}").rename(PLACE)
+    table.attrs["source"] = str(path)
+    return table
+
+
+def _joined(files: Mapping[str, str], delimiter: str) -> "DataFrame":
+    """Return the rows of all files in one table with a column of owners."""
+    import pandas as pd
+
+    if not files:
+        raise ValueError('csv needs a file for each client, got none; write files = {name = "its.csv"}.')
+    tables = {name: read_table(path, delimiter) for name, path in files.items()}
+    first = next(iter(tables.values()))
+    for table in tables.values():
+        differ = set(table.columns) ^ set(first.columns)
+        if differ or len(set(table.columns)) != len(table.columns):
+            raise ValueError(
+                f"{table.attrs['source']}: files of clients need the same columns, each once, as "
+                f"{first.attrs['source']}, they differ in {', '.join(sorted(map(str, differ))) or 'a name twice'}."
+            )
+    joined = pd.concat([table.assign(**{OWNER: name}) for name, table in tables.items()])
+    joined.attrs["source"] = ", ".join(files.values())
+    return joined
+
+
+def _inferred(column: Any) -> Any:
+    """Return labels that are texts as whole numbers, numbers or truth values, if all of them are such."""
+    texts = [value.strip() for value in column if isinstance(value, str)]
+    if len(texts) != len(column) or "" in texts:
+        return column
+    keys = {columns.key(text) for text in texts}
+    if keys <= {"True", "False"}:
+        return np.array([text == "True" for text in texts])
+    if not all(isinstance(key, float) and np.isfinite(key) for key in keys):
+        return column
+    if all(text.lstrip("+-").isdigit() for text in texts):
+        return np.array([int(text) for text in texts], object)
+    # Text in place of fractions: as a class, 0.5 is a name like any other.
+    whole = all(float(text).is_integer() for text in texts)
+    return np.array([float(text) for text in texts]) if whole else column

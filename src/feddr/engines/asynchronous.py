@@ -4,24 +4,29 @@ Clients work at their own pace, and the server aggregates uploads as they arrive
 when, ``clock.event_loop`` what becomes of it.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from feddr import tree
 from feddr.algorithms import Asynchronous
 from feddr.checkpoint.identity import identity
 from feddr.checkpoint.manager import Checkpoint, CheckpointManager
+from feddr.early_stopping import StopWhen
 from feddr.engines.clock.event_loop import EventLoop
 from feddr.engines.clock.settings import Clock
 from feddr.engines.result import Result, describe
 from feddr.engines.shared.client_store import BUDGET
 from feddr.engines.shared.compiled_clients import mean_work
 from feddr.engines.shared.options import EngineOptions, OnBadClient
+from feddr.engines.shared.progress import shown
 from feddr.engines.shared.run import Run
 from feddr.engines.shared.state import Callback
 from feddr.local import LocalSolver
+from feddr.metrics.metric import Metric, MetricFunction
 from feddr.problem import Problem
 from feddr.sampling import Full, Uniform
 from feddr.theory.advice import resolve, review
+from feddr.tree import Tree
 from feddr.validation import scalars
 from feddr.xla import batching
 from feddr.xla.thread_pool import ThreadPool
@@ -35,10 +40,14 @@ def simulate_async(
     updates: int,
     clock: Clock | None = None,
     concurrency: int | None = None,
+    init: Tree | None = None,
     seed: int = 0,
     precision: str = "float32",
     evaluate_every: int = 100,
     personal: bool = False,
+    metrics: Sequence[str | Metric | MetricFunction] = (),
+    per_client: bool = False,
+    stop_when: StopWhen | str | None = None,
     threads: int | None = None,
     client_memory: int = BUDGET,
     callback: Callback | None = None,
@@ -46,6 +55,7 @@ def simulate_async(
     on_bad_client: OnBadClient = "stop",
     checkpoint: Checkpoint | str | Path | None = None,
     verbose: bool = True,
+    progress: bool | None = None,
 ) -> Result:
     """Run an asynchronous algorithm in virtual time, for a number of updates of the server.
 
@@ -69,10 +79,12 @@ def simulate_async(
     concurrency
         Clients that work at a time, all by default; others wait, and one of those that are there is drawn at random
         when there is room. A client that never finishes keeps its place.
+    init
+        As in ``simulate``.
     seed
         Draws the delays, who works, ties, and the batches. The randomness of a client's k-th update depends on
         (seed, client, k) alone, where lost updates do not count.
-    precision, personal, threads, client_memory
+    precision, personal, metrics, per_client, stop_when, threads, client_memory
         As in ``simulate``.
     evaluate_every
         Updates between rows of the history. Evaluating changes nothing else.
@@ -80,7 +92,7 @@ def simulate_async(
         Called after each update; returning True ends the run there.
     eager
         Compute each job when it begins instead. The result is the same.
-    on_bad_client, checkpoint, verbose
+    on_bad_client, checkpoint, verbose, progress
         As in ``simulate``, with updates for rounds. An update that is skipped counts as lost.
 
     Returns
@@ -112,16 +124,18 @@ def simulate_async(
     >>> result.history.last.time, result.tau
     (5.0, 2)
     """
-    n = problem.data.num_clients
     updates = scalars.whole("updates", updates, 0)
     options = EngineOptions(
-        Uniform(1), seed, precision, evaluate_every, personal, client_memory, on_bad_client, verbose
+        *(Uniform(1), seed, precision, evaluate_every, personal, client_memory, on_bad_client, verbose),
+        *(metrics, per_client, stop_when),
     )
     if not isinstance(algorithm, Asynchronous):
         raise ValueError(
             f"simulate_async runs AsyncFedDR, FedAsync and FedBuff, got {type(algorithm).__name__}; use simulate."
         )
-    options.check(algorithm, problem)
+    options.check(algorithm, problem, local)
+    problem = problem if init is None else problem.starting_at(init)
+    n = problem.data.num_clients
     places = n if concurrency is None else scalars.whole("concurrency", concurrency)
     if not 1 <= places <= n:
         raise ValueError(f"concurrency must be from 1 to the number of clients, {n}, got {places}.")
@@ -139,9 +153,10 @@ def simulate_async(
     algorithm, words, *_ = chosen = resolve(algorithm, problem, Full(), local)
     options.announce(chosen)
     engine = {"engine": "clock", "delays": clock.delays, "concurrency": places, "max_events": clock.max_events}
-    with ThreadPool(threads) as pool:
-        run = Run(problem, algorithm, local, options, pool)
-        loop = EventLoop(run, algorithm, clock, places, updates, callback, eager)
+    with ThreadPool(threads) as pool, shown(progress, type(algorithm).__name__, updates) as bar:
+        run, stopper = Run(problem, algorithm, local, options, pool), options.stopper()
+        callbacks = [*bar, *([] if callback is None else [callback])]
+        loop = EventLoop(run, algorithm, clock, places, updates, callbacks, eager, stopper)
         same = {} if where is None else identity(problem, algorithm, local, options, engine)
         with CheckpointManager(where, run, {"clock": loop}, same) as checkpoints:
             try:
@@ -150,14 +165,14 @@ def simulate_async(
                 loop.close()
     review(chosen, run.state.met)
     tau, T = loop.tau, loop.longest_absence()
-    settings = describe(run, words) | {
+    settings = describe(problem, algorithm, local, options, words) | {
         "engine": "clock",
         "delays": repr(clock.delays),
         "concurrency": places,
         "updates": loop.version,
-        "evaluate_every": options.evaluate_every,
         "tau": tau,
         "T": T,
+        **stopper.settings(type(algorithm).__name__, loop.version, updates),
     }
     params, events = tree.cast(run.state.server.xbar, run.dtype), loop.schedule.record.events
     return Result(params, run.history, run.state, problem, algorithm, settings, local, events=events, tau=tau, T=T)

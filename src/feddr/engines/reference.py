@@ -1,5 +1,7 @@
 """The reference engine: the rules in plain loops, one client and one batch at a time. Slow and easy to check."""
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -7,17 +9,24 @@ from feddr import precision as precisions
 from feddr import tree
 from feddr.algorithms import Algorithm, Roles, Uploads
 from feddr.algorithms.algorithm import ProblemLike
-from feddr.engines.result import Result
-from feddr.engines.shared.aggregation import WeightedUpload, wire_bytes
+from feddr.early_stopping import StopWhen
+from feddr.engines.result import Result, describe
+from feddr.engines.shared.aggregation import WeightedUpload, upload_bytes, wire_bytes
 from feddr.engines.shared.errors import check_finite, inaccurate, warn_inaccurate
+from feddr.engines.shared.measured import MetricSet
 from feddr.engines.shared.options import EngineOptions
 from feddr.engines.shared.plain_clients import PlainClients
-from feddr.engines.shared.randomness import client_rng, sampling_rng
-from feddr.engines.shared.state import Callback, Progress, RunState
-from feddr.history import History, Row
+from feddr.engines.shared.plain_evaluation import PlainEvaluator
+from feddr.engines.shared.progress import shown
+from feddr.engines.shared.randomness import client_rng, sampling_rng, upload_draw
+from feddr.engines.shared.recorder import Recorder
+from feddr.engines.shared.state import Callback, Progress, RunState, notify
+from feddr.history import Row
 from feddr.local import LocalSolver
+from feddr.metrics.metric import Metric, MetricFunction
 from feddr.sampling import Full, Sampling
 from feddr.theory.advice import resolve, review
+from feddr.tree import Tree
 from feddr.validation import scalars
 
 
@@ -28,11 +37,17 @@ def reference(
     local: LocalSolver,
     rounds: int,
     sampling: Sampling | None = None,
+    init: Tree | None = None,
     seed: int = 0,
     precision: str = "float32",
     evaluate_every: int = 10,
+    personal: bool = False,
+    metrics: Sequence[str | Metric | MetricFunction] = (),
+    per_client: bool = False,
+    stop_when: StopWhen | str | None = None,
     callback: Callback | None = None,
     verbose: bool = True,
+    progress: bool | None = None,
 ) -> Result:
     """Run an algorithm as ``simulate`` does, in plain loops; a problem may be PyTorch's, too.
 
@@ -55,8 +70,15 @@ def reference(
     """
     sampling = Full() if sampling is None else sampling
     rounds = scalars.whole("rounds", rounds, 0)
-    options = EngineOptions(sampling, seed, precision, evaluate_every, verbose=verbose)
-    options.check(algorithm, problem)
+    options = EngineOptions(
+        *(sampling, seed, precision, evaluate_every, personal),
+        verbose=verbose,
+        metrics=metrics,
+        per_client=per_client,
+        stop_when=stop_when,
+    )
+    options.check(algorithm, problem, local)
+    problem = problem if init is None else problem.starting_at(init)
     dtype, seed = options.dtype, options.seed
     algorithm, words, *_ = chosen = resolve(algorithm, problem, sampling, local)
     options.announce(chosen)
@@ -66,7 +88,9 @@ def reference(
     p = sampling.probabilities(n)
     x0 = tree.cast(problem.init, dtype)
     clients = PlainClients(problem, local, dtype)
-    state, history = RunState(server=algorithm.server(tree.cast(x0, np.float64))), History()
+    state, stopper = RunState(server=algorithm.server(tree.cast(x0, np.float64))), options.stopper()
+    evaluator = PlainEvaluator(problem, dtype)
+    recorder = Recorder(evaluator, MetricSet(problem, evaluator, options.chosen, per_client), personal)
     warned: list[int] = []
 
     def prox(x: tree.Tree, eta: float) -> tree.Tree:
@@ -80,56 +104,49 @@ def reference(
             rules, new = roles.client(i), i not in state.clients
             c = rules.client(x0, message) if new else state.clients[i]
             sub = rules.subproblem(c, message)
-            solution = clients(i, sub, client_rng(seed, i, state.updates.get(i, 0)), k, p[i])
+            number = state.updates.get(i, 0)
+            solution = clients(i, sub, client_rng(seed, i, number), k, p[i])
+            solution = solution._replace(draw=upload_draw(seed, i, number))
             state.clients[i], upload = rules.finish(c, message, sub, solution)
             check_finite(upload, i, k, local, algorithm)
             if not warned and inaccurate(solution):
                 warned.append(i)
                 warn_inaccurate(solution, i, k, local, algorithm)
             uploads.append(WeightedUpload(v[i], w[i], new, upload))
-            state.updates[i] = state.updates.get(i, 0) + 1
+            state.updates[i] = number + 1
             state.meet(i, solution.met)
             state.local_steps += int(solution.steps)
+            state.prox_error = float(np.fmax(state.prox_error, float(solution.error)))
             state.bytes_down += wire_bytes(message, dtype)
-            state.bytes_up += wire_bytes(upload, dtype)
+            state.bytes_up += upload_bytes(algorithm, upload, dtype)
         if uploads:
             state.server = roles.server.aggregate(state.server, _sum(uploads), prox)
         return len(active)
 
     def evaluate(k: int) -> Row:
-        x, data = tree.cast(state.server.xbar, dtype), problem.data
-        f = problem.f(x)
-        history.rows.append(
-            Row(
-                round=k,
-                bytes_up=state.bytes_up,
-                bytes_down=state.bytes_down,
-                local_steps=state.local_steps,
-                F=problem.F(x),
-                f=f,
-                g=problem.F(x) - f,
-                train_accuracy=problem.accuracy(x, data.train),
-                test_accuracy=problem.accuracy(x, data.test),
-                gradient_mapping=tree.norm(problem.gradient_mapping(x)),
-            )
-        )
-        return history.last
+        row = recorder.evaluate(k, state)
+        recorder.add(row, state)
+        return row
 
     k, asked = 0, play(0, np.arange(n)) if algorithm.full_start else 0
-    while True:
-        row = evaluate(k) if k % options.evaluate_every == 0 or k == rounds else None
-        stop = callback is not None and callback(Progress(k, rounds, state, row, asked))
-        if stop or k == rounds:
-            break
-        k += 1
-        asked = play(k, sampling.draw(n, sampling_rng(seed, k)))
-    if history.last.round < k:
+    with shown(progress, type(algorithm).__name__, rounds) as callbacks:
+        callbacks += [] if callback is None else [callback]
+        while True:
+            over = stopper.spent(recorder, state)
+            row = evaluate(k) if k % options.evaluate_every == 0 or k == rounds or over else None
+            over = over or (row is not None and stopper.reached(recorder))
+            stop = notify(callbacks, Progress(k, rounds, state, row, asked))
+            if stop or over or k == rounds:
+                break
+            k += 1
+            asked = play(k, sampling.draw(n, sampling_rng(seed, k)))
+    if recorder.history.last.round < k:
         evaluate(k)
     review(chosen, state.met)
-    settings = {"engine": "reference", "algorithm": repr(algorithm), "local": repr(local), "seed": seed, "rounds": k}
-    if words:
-        settings["step_sizes"] = words
-    return Result(tree.cast(state.server.xbar, dtype), history, state, problem, algorithm, settings, local, sampling)
+    settings = {"engine": "reference", **describe(problem, algorithm, local, options, words)}
+    settings |= {"sampling": repr(sampling), "rounds": k, **stopper.settings(type(algorithm).__name__, k, rounds)}
+    params = tree.cast(state.server.xbar, dtype)
+    return Result(params, recorder.history, state, problem, algorithm, settings, local, sampling)
 
 
 def _sum(uploads: list[WeightedUpload]) -> Uploads:

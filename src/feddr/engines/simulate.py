@@ -1,7 +1,7 @@
 """The simulator: rounds of Algorithm 1 and its peers on one machine, clients side by side on all cores."""
 
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from feddr.certify import measurements_for
 from feddr.checkpoint.encoding import Stateful
 from feddr.checkpoint.identity import identity
 from feddr.checkpoint.manager import Checkpoint, CheckpointManager
+from feddr.early_stopping import StopWhen
 from feddr.engines.clock.round_clock import RoundClock
 from feddr.engines.clock.settings import Clock
 from feddr.engines.result import Result, describe
@@ -22,13 +23,16 @@ from feddr.engines.shared.compiled_clients import mean_work
 from feddr.engines.shared.errors import DivergedError
 from feddr.engines.shared.executor import ClientTask
 from feddr.engines.shared.options import EngineOptions, OnBadClient
+from feddr.engines.shared.progress import shown
 from feddr.engines.shared.randomness import sampling_rng
 from feddr.engines.shared.run import Run
 from feddr.engines.shared.state import Callback, Progress, notify
 from feddr.local import LocalSolver
+from feddr.metrics.metric import Metric, MetricFunction
 from feddr.problem import Problem
 from feddr.sampling import Full, Sampling
 from feddr.theory.advice import resolve, review
+from feddr.tree import Tree
 from feddr.validation import scalars
 from feddr.xla import batching
 from feddr.xla.thread_pool import ThreadPool
@@ -41,10 +45,14 @@ def simulate(
     local: LocalSolver,
     rounds: int,
     sampling: Sampling | None = None,
+    init: Tree | None = None,
     seed: int = 0,
     precision: str = "float32",
     evaluate_every: int = 10,
     personal: bool = False,
+    metrics: Sequence[str | Metric | MetricFunction] = (),
+    per_client: bool = False,
+    stop_when: StopWhen | str | None = None,
     threads: int | None = None,
     client_memory: int = BUDGET,
     callback: Callback | None = None,
@@ -53,6 +61,7 @@ def simulate(
     on_bad_client: OnBadClient = "stop",
     checkpoint: Checkpoint | str | Path | None = None,
     verbose: bool = True,
+    progress: bool | None = None,
 ) -> Result:
     """Run an algorithm for a number of rounds.
 
@@ -68,6 +77,9 @@ def simulate(
         Number of rounds.
     sampling
         Who takes part in a round; everybody by default.
+    init
+        The start x^0 in place of that of the problem, such as ``result.params`` of an earlier run (a warm start). Only
+        the model is taken over, clients begin anew; a checkpoint belongs to its start.
     seed
         Draws the active clients and the batches. The randomness of a client's k-th update depends on
         (seed, client, k) alone.
@@ -77,6 +89,15 @@ def simulate(
         Rounds between rows of the history; the start and the end always have one.
     personal
         Whether to evaluate the clients' own models, too.
+    metrics
+        Further metrics at xbar: names of ``feddr.metrics`` such as ``["f1", "auc", "test_loss"]``, functions of
+        (outputs, batch), or ``metrics.Metric``. They are in ``row.metrics`` and are columns of the history, named after
+        the part that they were measured on: ``test_f1``, or ``train_f1`` where there are no test samples.
+    per_client
+        Whether to evaluate xbar on each client's samples: loss, accuracy and metrics of each are in
+        ``history.clients``, and columns such as ``worst_client_test_accuracy`` (also p10, median, best) in the history.
+    stop_when
+        When to end before the last round: ``StopWhen("test_accuracy", target=0.9)``, or ``"test_accuracy>=0.9"``.
     threads
         Clients computed at a time, all cores by default. It changes nothing but the speed.
     client_memory
@@ -97,6 +118,8 @@ def simulate(
         or a folder alone; None for none.
     verbose
         Whether to print how step sizes that are "auto" were chosen; the result's settings have it in any case.
+    progress
+        Whether to show a bar while the run goes on; None for one in notebooks and terminals only.
 
     Returns
     -------
@@ -106,7 +129,8 @@ def simulate(
     Raises
     ------
     ValueError
-        Where the algorithm cannot handle g or the sampling scheme, or a checkpoint belongs to another run.
+        Where the algorithm cannot handle g or the sampling scheme, a metric does not fit the problem, or a checkpoint
+        belongs to another run.
     DivergedError
         Where a client sends a NaN or an infinity, or xbar or f is not finite.
 
@@ -127,8 +151,12 @@ def simulate(
     """
     rounds = scalars.whole("rounds", rounds, 0)
     sampling = Full() if sampling is None else sampling
-    options = EngineOptions(sampling, seed, precision, evaluate_every, personal, client_memory, on_bad_client, verbose)
-    options.check(algorithm, problem)
+    options = EngineOptions(
+        *(sampling, seed, precision, evaluate_every, personal, client_memory, on_bad_client, verbose),
+        *(metrics, per_client, stop_when),
+    )
+    options.check(algorithm, problem, local)
+    problem = problem if init is None else problem.starting_at(init)
     n, seed = problem.data.num_clients, options.seed
     clock, where = Clock.of(clock), Checkpoint.of(checkpoint)
     if clock is not None:
@@ -139,8 +167,8 @@ def simulate(
     measurements = measurements_for(problem, algorithm, sampling) if certify else None
     callbacks = [call for call in (measurements, callback) if call is not None]
     engine = {"engine": "simulate", "sampling": sampling, "certify": certify, **_words(clock)}
-    with ThreadPool(threads) as pool:
-        run = Run(problem, algorithm, local, options, pool)
+    with ThreadPool(threads) as pool, shown(progress, type(algorithm).__name__, rounds) as bar:
+        run, stopper = Run(problem, algorithm, local, options, pool), options.stopper()
         rounds_clock = None if clock is None else RoundClock(run, clock)
         parts: dict[str, Stateful] = {} if rounds_clock is None else {"clock": rounds_clock}
         if measurements is not None:
@@ -150,10 +178,11 @@ def simulate(
         with CheckpointManager(where, run, parts, same) as checkpoints:
 
             def report(k: int, asked: int) -> bool:
-                row = None
-                if k % options.evaluate_every == 0 or k == rounds:
+                row, over = None, stopper.spent(run.recorder, run.state)
+                if k % options.evaluate_every == 0 or k == rounds or over:
                     row = run.evaluate(k, **(rounds_clock.columns() if rounds_clock else {}))
-                stop = notify(callbacks, Progress(k, rounds, run.state, row, asked))
+                    over = stopper.reached(run.recorder)
+                stop = notify([*callbacks, *bar], Progress(k, rounds, run.state, row, asked)) or over
                 checkpoints.after(k, last=stop or k == rounds)
                 return stop
 
@@ -164,8 +193,10 @@ def simulate(
             def next_active(k: int) -> list[int]:
                 return active(k + 1).tolist() if k < rounds else []
 
-            resumed, stop = checkpoints.begin(rounds), False
-            if resumed is None:
+            resumed = checkpoints.begin(rounds)
+            if resumed is not None:
+                stop = stopper.spent(run.recorder, run.state) or stopper.reached(run.recorder)
+            else:
                 asked = n if algorithm.full_start else 0
                 if asked:
                     _round(run, rounds_clock, 0, np.arange(n))
@@ -179,11 +210,10 @@ def simulate(
             if run.history.last.round < k:
                 run.evaluate(k, **(rounds_clock.columns() if rounds_clock else {}))
     review(chosen, run.state.met)
-    settings = describe(run, words) | {
-        "sampling": repr(sampling),
-        "rounds": k,
-        "evaluate_every": options.evaluate_every,
-    }
+    settings = describe(problem, algorithm, local, options, words) | {"sampling": repr(sampling), "rounds": k}
+    settings |= stopper.settings(type(algorithm).__name__, k, rounds)
+    if certify:
+        settings["certify"] = True
     if clock is not None:
         settings |= {"delays": repr(clock.delays), "deadline": clock.deadline}
     events = rounds_clock.close() if rounds_clock else ()

@@ -1,6 +1,5 @@
 """A deployed run in progress: tasks are sent, uploads are received, validated, and accepted into the ledger."""
 
-import dataclasses
 import secrets
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -272,7 +271,7 @@ class Deployment:
 
     def _tell(self, row: Row) -> None:
         self.progress.row = row
-        known = {name: value for name, value in dataclasses.asdict(row).items() if value == value}
+        known = {name: value for name, value in row.to_dict().items() if value == value}
         self.journal.write("row", **known)
 
     def _show(self, final: bool = False) -> None:

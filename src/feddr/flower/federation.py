@@ -6,7 +6,9 @@ from typing import Literal
 
 import numpy as np
 
-from feddr.problem import Problem, scaled, start
+from feddr.problem import Problem
+from feddr.problem.initial import start
+from feddr.problem.weights import scaled
 from feddr.prox import Regulariser, Zero
 from feddr.tree import Tree
 

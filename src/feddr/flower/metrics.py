@@ -14,6 +14,7 @@ from feddr.flower.messages import Metrics
 from feddr.flower.records import Counters
 from feddr.history import History, Row
 from feddr.problem import Problem
+from feddr.prox.regulariser import sparsity
 from feddr.storage import atomic, tensors
 from feddr.tree import Tree
 
@@ -93,8 +94,7 @@ class MetricsWriter:
     def _known(self, x: Tree) -> dict[str, float]:
         with precision.scope(self.dtype):
             g = float(self.federation.regulariser.value(x))
-        zeros = sum(int(np.sum(leaf == 0)) for leaf in tree.leaves(x))
-        return {"g": g, "sparsity": zeros / tree.size(x)}
+        return {"g": g, "sparsity": sparsity(self.federation.regulariser, x)}
 
     def _save(self) -> None:
         with atomic.replacing(self.folder / "history.csv") as path:

@@ -5,6 +5,7 @@ Algorithms and solvers do not know each other; a subproblem is all that passes b
     subproblem     the one problem that an algorithm may ask a client to solve, and its solution
     solver         the protocol LocalSolver, and the one loop that runs every solver
     sgd            stochastic gradient descent
+    schedules      learning rates that change from round to round
     optax          any optimiser of optax
     accelerated    Nesterov's method with a bound on its distance to the exact prox (certified)
     stopping       accuracies at which a certified solver stops
@@ -13,6 +14,7 @@ Algorithms and solvers do not know each other; a subproblem is all that passes b
     descent        plain, proximal and dual steps, for algorithms that prescribe them
 """
 
+from feddr.local import schedules
 from feddr.local.accelerated import Accelerated
 from feddr.local.optax import Optax
 from feddr.local.sgd import SGD
@@ -35,5 +37,6 @@ __all__ = [
     "Stopping",
     "Subproblem",
     "Tolerance",
+    "schedules",
     "solve",
 ]

@@ -18,7 +18,7 @@ class Descent(Protocol):
     def model(self, point: Tree, taken: Any, prox: Prox, /) -> Tree:
         """Return where the gradient is to be computed, given the point that the solver moves."""
 
-    def follow(self, point: Tree, lr: float, prox: Prox, /) -> Tree:
+    def follow(self, point: Tree, lr: Any, prox: Prox, /) -> Tree:
         """Return the point to go on from, given the one that the solver has moved to."""
 
 
@@ -28,7 +28,7 @@ class Plain(NamedTuple):
     def model(self, point: Tree, taken: Any, prox: Prox) -> Tree:
         return point
 
-    def follow(self, point: Tree, lr: float, prox: Prox) -> Tree:
+    def follow(self, point: Tree, lr: Any, prox: Prox) -> Tree:
         return point
 
 
@@ -38,7 +38,7 @@ class Proximal(NamedTuple):
     def model(self, point: Tree, taken: Any, prox: Prox) -> Tree:
         return point
 
-    def follow(self, point: Tree, lr: float, prox: Prox) -> Tree:
+    def follow(self, point: Tree, lr: Any, prox: Prox) -> Tree:
         return prox(point, lr)
 
 
@@ -54,14 +54,14 @@ class Dual(NamedTuple):
         # The first step of all has tau = 0. Those of feddr.prox take it, others may divide by it.
         return prox(point, jnp.maximum(self.tau + taken, 1e-30))
 
-    def follow(self, point: Tree, lr: float, prox: Prox) -> Tree:
+    def follow(self, point: Tree, lr: Any, prox: Prox) -> Tree:
         return point
 
 
-def length(solver: Any) -> float:
-    """Return the length lr of the solver's steps, and refuse a solver whose steps are not plain ones."""
+def length(solver: Any, k: Any) -> Any:
+    """Return the length lr of the solver's steps in round k, and refuse a solver whose steps are not plain ones."""
     if solver.step_size is None:
         raise ValueError(
             f"FedMid and FedDualAvg prescribe plain gradient steps, got local={solver}; use SGD without momentum."
         )
-    return float(solver.step_size)
+    return solver.rate(k) if hasattr(solver, "rate") else float(solver.step_size)

@@ -10,11 +10,12 @@ from numpy.typing import NDArray
 
 from feddr import precision, tree
 from feddr.data import FederatedData
-from feddr.problem import PerSample
+from feddr.problem.losses import PerSample
 from feddr.tree import Tree
+from feddr.xla import rewrite
 
 CHUNK = 256
-"""Rows in a step of a pass over all samples of a client."""
+"""Rows in a step of a pass over all samples of a client, at most."""
 
 
 class ClientRows(NamedTuple):
@@ -28,7 +29,7 @@ class ClientRows(NamedTuple):
 
 def batch_gradient(loss: PerSample, samples: Tree, rows: ClientRows) -> Callable[[Tree, Any], Tree]:
     """Return the oracle for the mean loss over the rows of step t."""
-    width = rows.batch.shape[1]
+    width, loss = rows.batch.shape[1], rewrite.faster(loss)
 
     def mean_loss(x: Tree, t: Any) -> jax.Array:
         losses = loss(x, tree.map(lambda a: a[rows.start + rows.batch[t]], samples))
@@ -40,20 +41,22 @@ def batch_gradient(loss: PerSample, samples: Tree, rows: ClientRows) -> Callable
 
 def full_gradient(loss: PerSample, samples: Tree, rows: ClientRows) -> Callable[[Tree, Any], Tree]:
     """Return the oracle for the mean loss over all rows of the client, whatever the step."""
+    faster = rewrite.faster(loss)
 
-    def chunk_loss(x: Tree, first: Any) -> jax.Array:
-        row = first + jnp.arange(CHUNK, dtype=jnp.int32)
+    def chunk_loss(x: Tree, first: Any, chunk: int) -> jax.Array:
+        row = first + jnp.arange(chunk, dtype=jnp.int32)
         last = rows.start + rows.size - 1
-        losses = loss(x, tree.map(lambda a: a[jnp.minimum(row, last)], samples))
+        losses = faster(x, tree.map(lambda a: a[jnp.minimum(row, last)], samples))
         return jnp.sum(jnp.where(row <= last, losses, 0)) / rows.size.astype(losses.dtype)
 
     def gradient(x: Tree, t: Any) -> Tree:
         del t
+        chunk = rewrite.rows_at_a_time(loss, x, samples, CHUNK)
 
         def add_chunk(j: Any, total: Tree) -> Tree:
-            return tree.add(total, jax.grad(chunk_loss)(x, rows.start + j * CHUNK))
+            return tree.add(total, jax.grad(chunk_loss)(x, rows.start + j * chunk, chunk))
 
-        return jax.lax.fori_loop(0, -(-rows.size // CHUNK), add_chunk, tree.map(jnp.zeros_like, x))
+        return jax.lax.fori_loop(0, -(-rows.size // chunk), add_chunk, tree.map(jnp.zeros_like, x))
 
     return gradient
 

@@ -10,7 +10,9 @@ import numpy as np
 import optax
 from numpy.typing import NDArray
 
+from feddr import tree
 from feddr.local import batches
+from feddr.local.schedules import RoundSchedule, first
 from feddr.local.solver import Batches, SolverState
 from feddr.local.subproblem import SolverContext, Subproblem
 from feddr.tree import Tree
@@ -26,6 +28,9 @@ class Optax:
         Such as ``optax.adam(1e-3)``.
     epochs, batch_size
         As in ``SGD``.
+    schedule
+        A function of the round, by whose value every step of a round is multiplied, as its lr would be: with
+        ``schedules.Cosine(lr=1e-3, rounds=100, end=1e-5)`` the optimiser is ``optax.adam(1.0)``. None for no change.
 
     Examples
     --------
@@ -36,28 +41,37 @@ class Optax:
     optimiser: optax.GradientTransformation
     epochs: int = 1
     batch_size: int | None = 10
+    schedule: RoundSchedule | None = None
 
     certified: ClassVar[bool] = False
     step_size: ClassVar[None] = None
 
     def __post_init__(self) -> None:
         batches.check(self)
+        if self.schedule is not None:
+            first(self.schedule)
 
     def num_steps(self, size: int) -> int:
         return batches.num_steps(size, self.epochs, self.batch_size)
 
     def work(self, size: int) -> float:
         distances = _distances(self.optimiser, _power_of_two(self.num_steps(size)))
-        return float(distances[self.num_steps(size) - 1])
+        return float(distances[self.num_steps(size) - 1]) * first(self.schedule or 1.0)
 
     def batches(self, size: int, rng: np.random.Generator) -> Batches | None:
         return batches.shuffled(size, self.epochs, self.batch_size, rng)
 
     def init(self, sub: Subproblem, context: SolverContext) -> SolverState:
-        return SolverState(sub.start, self.optimiser.init(sub.start), error=jnp.nan, done=False)
+        memory = self.optimiser.init(sub.start)
+        if self.schedule is not None:
+            memory = (self.schedule(context.round), memory)
+        return SolverState(sub.start, memory, error=jnp.nan, done=False)
 
     def step(self, state: SolverState, gradient: Tree) -> SolverState:
-        updates, memory = self.optimiser.update(gradient, state.memory, state.point)
+        factor, memory = (None, state.memory) if self.schedule is None else state.memory
+        updates, memory = self.optimiser.update(gradient, memory, state.point)
+        if factor is not None:
+            updates, memory = tree.map(lambda a: factor * a, updates), (factor, memory)
         return state._replace(point=optax.apply_updates(state.point, updates), memory=memory)
 
 

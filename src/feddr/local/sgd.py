@@ -1,13 +1,14 @@
 """Stochastic gradient descent: the local solver of most experiments."""
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import jax.numpy as jnp
 import numpy as np
 
 from feddr import tree
 from feddr.local import batches
+from feddr.local.schedules import RoundSchedule, first
 from feddr.local.solver import Batches, SolverState
 from feddr.local.subproblem import SolverContext, Subproblem
 from feddr.tree import Tree
@@ -21,7 +22,7 @@ class SGD:
     Parameters
     ----------
     lr
-        Step size.
+        Step size; or a function of the round, such as ``schedules.Cosine(lr=0.1, rounds=100, end=0.001)``.
     epochs
         Passes over the client's samples, each in a new random order.
     batch_size
@@ -38,7 +39,8 @@ class SGD:
 
     Notes
     -----
-    A fixed amount of work certifies no accuracy of the prox: the reported error is NaN.
+    A fixed amount of work certifies no accuracy of the prox: the reported error is NaN. Where lr changes from round to
+    round, ``step_size`` and ``work``, from which "auto" step sizes eta follow, are those of the first round.
 
     Examples
     --------
@@ -47,7 +49,7 @@ class SGD:
     (60, 0.6)
     """
 
-    lr: float
+    lr: float | RoundSchedule
     epochs: int = 1
     batch_size: int | None = 10
     momentum: float = 0.0
@@ -55,7 +57,10 @@ class SGD:
     certified: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        scalars.positive(self, "lr")
+        if callable(self.lr):
+            first(self.lr)
+        else:
+            scalars.positive(self, "lr")
         scalars.numbers(self, "momentum")
         if not 0 <= self.momentum < 1:
             raise ValueError(f"momentum must be at least 0 and below 1, got {self.momentum}.")
@@ -64,23 +69,30 @@ class SGD:
     @property
     def step_size(self) -> float | None:
         # With momentum the steps grow to lr / (1 - momentum), and a prox of lr g would count g too little.
-        return None if self.momentum else self.lr
+        return None if self.momentum else first(self.lr)
+
+    def rate(self, k: Any) -> Any:
+        """Return the step size in round k."""
+        return self.lr(k) if callable(self.lr) else self.lr
 
     def num_steps(self, size: int) -> int:
         return batches.num_steps(size, self.epochs, self.batch_size)
 
     def work(self, size: int) -> float:
         steps, m = self.num_steps(size), self.momentum
-        return self.lr * (steps - m * (1 - m**steps) / (1 - m)) / (1 - m)
+        return first(self.lr) * (steps - m * (1 - m**steps) / (1 - m)) / (1 - m)
 
     def batches(self, size: int, rng: np.random.Generator) -> Batches | None:
         return batches.shuffled(size, self.epochs, self.batch_size, rng)
 
     def init(self, sub: Subproblem, context: SolverContext) -> SolverState:
         velocity = tree.map(jnp.zeros_like, sub.start) if self.momentum else None
-        return SolverState(sub.start, velocity, error=jnp.nan, done=False)
+        memory = (self.rate(context.round), velocity) if callable(self.lr) else velocity
+        return SolverState(sub.start, memory, error=jnp.nan, done=False)
 
     def step(self, state: SolverState, gradient: Tree) -> SolverState:
-        velocity = tree.axpy(self.momentum, state.memory, gradient) if self.momentum else None
+        lr, velocity = state.memory if callable(self.lr) else (self.lr, state.memory)
+        velocity = tree.axpy(self.momentum, velocity, gradient) if self.momentum else None
         direction = gradient if velocity is None else velocity
-        return state._replace(point=tree.axpy(-self.lr, direction, state.point), memory=velocity)
+        memory = (lr, velocity) if callable(self.lr) else velocity
+        return state._replace(point=tree.axpy(-lr, direction, state.point), memory=memory)

@@ -86,7 +86,10 @@ class LocalSolver(Protocol):
 
     @property
     def step_size(self) -> float | None:
-        """The lr of a solver whose steps are x := x - lr grad phi(x), None for any other."""
+        """The lr of a solver whose steps are x := x - lr grad phi(x), None for any other.
+
+        Where lr changes from round to round, it is that of the first, and the solver has a method ``rate(k)``.
+        """
 
     def num_steps(self, size: int) -> int:
         """Return the number of steps, at most, for a client with ``size`` samples."""
@@ -147,7 +150,7 @@ def solve(
     >>> solution.x.tolist(), int(solution.steps), solution.gradient.tolist()
     ([1.0, 2.0], 1, [-1.0, -2.0])
     """
-    lr = 0.0 if sub.descent is None else descent.length(solver)
+    lr = 0.0 if sub.descent is None else descent.length(solver, context.round)
 
     def unfinished(carry: tuple[Any, SolverState, Tree]) -> Any:
         t, state, _ = carry

@@ -78,6 +78,9 @@ class Solution(NamedTuple):
     met
         The least and the largest curvature of f_i at the start x^0 and along the solver's steps, where it was estimated
         and tested; None where it is known, or of no use to the solver.
+    draw
+        A whole number below 2**64, another one for each update, from which random choices of a compressed upload
+        follow; engines set it where uploads are compressed.
 
     Examples
     --------
@@ -94,6 +97,7 @@ class Solution(NamedTuple):
     length: Any = None
     missed: Any = None
     met: "Estimate | None" = None
+    draw: int | None = None
 
 
 class Curvature(NamedTuple):

@@ -10,17 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from feddr.history import History, Row
+from feddr.plots.styles import COLOURS, LINES, MARKERS, line_styles
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
-
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-"""Okabe and Ito (2008): told apart with every common kind of colour blindness. Their yellow is too pale for lines."""
-
-LINES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (9, 3)), (0, (1, 2)))
-MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 
 AXES = {
     "round": "round",
@@ -49,7 +44,7 @@ GLOBAL = (
     Panel("test_accuracy", "test accuracy", percent=True),
     Panel("F", "objective F", x="megabytes", log=True),
     Panel("gradient_mapping", "norm of the gradient mapping", log=True),
-    Panel("sparsity", "zeros in the model", percent=True),
+    Panel("sparsity", "zeros where g acts", percent=True),
     Panel("F", "objective F", x="local_steps", log=True),
 )
 TIMED = (
@@ -170,8 +165,9 @@ def save(figure: "Figure", path: str | Path) -> None:
 
 
 def _figure(histories: Mapping[str, History], panels: Sequence[Panel], title: str) -> "Figure":
-    from matplotlib.figure import Figure
     from matplotlib.layout_engine import ConstrainedLayoutEngine
+
+    from feddr.plots.notebook import NotebookFigure
 
     shown = [panel for panel in panels if _measured(histories, panel)]
     if not shown:
@@ -179,7 +175,7 @@ def _figure(histories: Mapping[str, History], panels: Sequence[Panel], title: st
     columns = min(3, len(shown))
     rows = -(-len(shown) // columns)
     width, height = max(4.0 * columns, 5.0), 3.0 * rows + 0.9
-    figure = Figure(figsize=(width, height), layout=ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.08))
+    figure = NotebookFigure(figsize=(width, height), layout=ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.08))
     figure.suptitle(title, fontsize=13)
     drawn: dict[str, Line2D] = {}
     for place, panel in enumerate(shown, start=1):
@@ -202,15 +198,16 @@ def _draw(axes: "Axes", histories: Mapping[str, History], panel: Panel) -> "dict
     from matplotlib.ticker import EngFormatter, MaxNLocator
 
     drawn = {}
-    for i, (label, history) in enumerate(histories.items()):
+    styles = line_styles(list(histories))
+    for i, ((label, history), style) in enumerate(zip(histories.items(), styles, strict=True)):
         points = _points(history, panel)
         if points:
             step = max(1, len(points) // 8)
             (drawn[label],) = axes.plot(
                 *zip(*points, strict=True),
-                color=COLOURS[i % len(COLOURS)],
-                linestyle=LINES[i % len(LINES)],
-                marker=MARKERS[i % len(MARKERS)],
+                color=COLOURS[style.colour],
+                linestyle=LINES[style.dash],
+                marker=MARKERS[style.dash],
                 # Markers of different lines at different places, so that lines which coincide are both seen.
                 markevery=(i % step, step),
                 markersize=4.5,

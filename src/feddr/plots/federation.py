@@ -29,13 +29,14 @@ def federation(summary: "Summary", title: str = "") -> "Figure":
     title
         Above both.
     """
-    from matplotlib.figure import Figure
     from matplotlib.layout_engine import ConstrainedLayoutEngine
+
+    from feddr.plots.notebook import NotebookFigure
 
     n, width = len(summary.clients), len(summary.columns)
     order = np.argsort(-(summary.train + summary.test), kind="stable")
     height = float(np.clip(0.22 * n + 1.7, 3.2, 6.0))
-    figure = Figure(figsize=(9.6, height), layout=ConstrainedLayoutEngine(w_pad=0.08, h_pad=0.08))
+    figure = NotebookFigure(figsize=(9.6, height), layout=ConstrainedLayoutEngine(w_pad=0.08, h_pad=0.08))
     figure.suptitle(title.replace("$", r"\$"), fontsize=12)
     bars, labels = figure.subplots(1, 2, width_ratios=[1, 1.5 if width > 4 else 0.8])
 
@@ -74,13 +75,13 @@ def _draw_bars(axes: "Axes", train: "NDArray[np.int64]", test: "NDArray[np.int64
     n, total = len(train), train + test
     if n <= NAMED:
         axes.barh(range(n), train, height=0.85, color=plots.COLOURS[0], label="training")
-        axes.barh(range(n), test, left=train, height=0.85, color=plots.COLOURS[4], label="test")
+        axes.barh(range(n), test, left=train, height=0.85, color=plots.COLOURS[1], label="test")
     else:
         # One shape for all of them: a bar each would be slow to draw, and too thin to be told apart.
         edges = np.arange(n + 1) - 0.5
         style: dict[str, Any] = {"orientation": "horizontal", "fill": True, "linewidth": 0}
         axes.stairs(train, edges, color=plots.COLOURS[0], label="training", **style)
-        axes.stairs(total, edges, baseline=train, color=plots.COLOURS[4], label="test", **style)
+        axes.stairs(total, edges, baseline=train, color=plots.COLOURS[1], label="test", **style)
     axes.set_xlim(0, 1.02 * total.max())
 
 

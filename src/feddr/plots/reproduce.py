@@ -1,12 +1,12 @@
 """The figures of ``feddr reproduce``: a row of three panels for each experiment, a line with a band for each method."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from feddr.history import History
-from feddr.plots import COLOURS
 from feddr.plots.curves import log_ticks
+from feddr.plots.styles import COLOURS, LINES, MARKERS, LineStyle, line_styles
 from feddr.reproduce.bands import band
 
 if TYPE_CHECKING:
@@ -22,45 +22,8 @@ METRICS = {
 }
 AXES = {"round": "round", "megabytes": "megabytes sent, up and down", "time": "virtual time (s)"}
 WHERE = {"": "at the global model xbar", "personal_": "each client's own model on its own data"}
-COLOUR_OF = {
-    "FedDR": COLOURS[0],
-    "AsyncFedDR": COLOURS[1],
-    "FedAvg": COLOURS[6],
-    "FedProx": COLOURS[2],
-    "FedPD": COLOURS[3],
-    "SCAFFOLD": COLOURS[4],
-    "FedDyn": COLOURS[1],
-    "FedAvgM": COLOURS[5],
-    "FedBuff": COLOURS[2],
-    "FedAsync": COLOURS[6],
-    "FedMid": COLOURS[1],
-    "FedDualAvg": COLOURS[2],
-}
-"""A method has one colour in all figures."""
-
-DASHES = {"(published)": "--", "start xbar)": ":"}
-"""Ends of labels whose lines are not solid: other settings of a method that has several."""
-
 LOSSES = 1e-3, 10.0
 """Losses beyond are cut off: a method that diverges must not press the others into a line."""
-
-
-class LineStyle(NamedTuple):
-    """How a line is drawn."""
-
-    colour: str
-    dash: str
-    marker: str
-
-
-def styles(labels: Iterable[str]) -> dict[str, LineStyle]:
-    """Return a style for each line: a colour for each method, dashes for its other settings."""
-    found = {}
-    for i, label in enumerate(labels):
-        colour = COLOUR_OF.get(label.split(" ")[0].rstrip(",()"), COLOURS[i % len(COLOURS)])
-        dash = next((dash for end, dash in DASHES.items() if label.endswith(end)), "-")
-        found[label] = LineStyle(colour, dash, "os^DvPX*h"[i % 9])
-    return found
 
 
 def panels(rows: "Mapping[str, Lines]", title: str, x: str, prefix: str = "") -> "Figure":
@@ -75,16 +38,17 @@ def panels(rows: "Mapping[str, Lines]", title: str, x: str, prefix: str = "") ->
     prefix
         "" for the metrics at xbar, "personal_" for those of the clients' own models.
     """
-    from matplotlib.figure import Figure
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
+    from feddr.plots.notebook import NotebookFigure
+
     height = 2.35 * len(rows) + 1.1
-    figure = Figure(figsize=(10.5, height), layout=ConstrainedLayoutEngine(h_pad=0.05, w_pad=0.06))
+    figure = NotebookFigure(figsize=(10.5, height), layout=ConstrainedLayoutEngine(h_pad=0.05, w_pad=0.06))
     figure.suptitle(f"{title}:\n{WHERE[prefix]}", fontsize=11)
     fullest = max(rows.values(), key=len)
     same = all(set(lines) <= set(fullest) for lines in rows.values())
     for i, (name, lines) in enumerate(rows.items()):
-        drawn = styles(fullest if same else lines)
+        drawn = _styles(fullest if same else lines)
         for j, (metric, label) in enumerate(METRICS.items()):
             axes = figure.add_subplot(len(rows), 3, 3 * i + j + 1)
             _draw(axes, lines, drawn, prefix + metric, x)
@@ -101,6 +65,10 @@ def panels(rows: "Mapping[str, Lines]", title: str, x: str, prefix: str = "") ->
     return figure
 
 
+def _styles(labels: "Mapping[str, object]") -> dict[str, LineStyle]:
+    return dict(zip(labels, line_styles(list(labels)), strict=True))
+
+
 def _draw(axes: "Axes", lines: "Lines", drawn: Mapping[str, LineStyle], metric: str, x: str) -> None:
     loss = metric.endswith("loss")
     scale = 1.0 if loss else 100.0
@@ -112,9 +80,9 @@ def _draw(axes: "Axes", lines: "Lines", drawn: Mapping[str, LineStyle], metric: 
         axes.plot(
             xs,
             [scale * value for value in mean],
-            color=style.colour,
-            linestyle=style.dash,
-            marker=style.marker,
+            color=COLOURS[style.colour],
+            linestyle=LINES[style.dash],
+            marker=MARKERS[style.dash],
             markevery=max(1, len(points) // 6),
             markersize=3,
             linewidth=1.3,
@@ -122,7 +90,7 @@ def _draw(axes: "Axes", lines: "Lines", drawn: Mapping[str, LineStyle], metric: 
         )
         if len(histories) > 1 and points:
             edges = [scale * value for value in low], [scale * value for value in high]
-            axes.fill_between(xs, *edges, color=style.colour, alpha=0.12, linewidth=0)
+            axes.fill_between(xs, *edges, color=COLOURS[style.colour], alpha=0.12, linewidth=0)
     if x == "megabytes":
         # SCAFFOLD sends twice as much in a round; beyond what the others have sent there is nothing to compare.
         ends = sorted(points[-1].x for histories in lines.values() if (points := band(histories, metric, x)))
@@ -155,42 +123,61 @@ class Dot(NamedTuple):
     largest: float
 
 
-def curve(dots: Mapping[str, Sequence[Dot]], title: str) -> "Figure":
-    """Return test accuracy against the share of zeros, a line for each method and a point for each strength."""
-    from matplotlib.figure import Figure
+PLACES = ((0, 7), (0, -14), (0, 24), (0, -28))
+"""Where the labels of a method's points are, in points above them: lines that come close have theirs apart."""
 
-    figure = Figure(figsize=(7.2, 4.6), layout="constrained")
+LEAST = 0.01
+"""Percent of entries that are not zero, as which fewer are drawn: a logarithmic scale has no end."""
+
+
+def curve(dots: Mapping[str, Sequence[Dot]], title: str) -> "Figure":
+    """Return test accuracy against what is not zero, a line for each method and a point for each strength.
+
+    The scale is logarithmic, with sparser models further right: from 99 to 99.9 % zeros is as far as from 90 to 99.
+    """
+    from matplotlib.ticker import FuncFormatter
+
+    from feddr.plots.notebook import NotebookFigure
+
+    figure = NotebookFigure(figsize=(7.2, 4.6), layout="constrained")
     axes = figure.add_subplot()
-    for label, style in styles(dots).items():
+    for i, (label, style) in enumerate(_styles(dots).items()):
         found = dots[label]
+        kept = [max(LEAST, 100 * (1 - dot.sparsity)) for dot in found]
         means = [100 * dot.accuracy for dot in found]
         spread = [
             [100 * (dot.accuracy - dot.least) for dot in found],
             [100 * (dot.largest - dot.accuracy) for dot in found],
         ]
         axes.errorbar(
-            [100 * dot.sparsity for dot in found],
+            kept,
             means,
             yerr=spread,
-            color=style.colour,
-            marker=style.marker,
+            color=COLOURS[style.colour],
+            linestyle=LINES[style.dash],
+            marker=MARKERS[style.dash],
             linewidth=1.5,
             capsize=2,
             label=label,
         )
-        for dot, mean in zip(found, means, strict=True):
+        for dot, x, y in zip(found, kept, means, strict=True):
             axes.annotate(
                 dot.row,
-                (100 * dot.sparsity, mean),
+                (x, y),
                 textcoords="offset points",
-                xytext=(4, 4),
-                fontsize=6,
-                color=style.colour,
+                xytext=PLACES[i % len(PLACES)],
+                ha="center",
+                fontsize=7,
+                color=COLOURS[style.colour],
             )
-    axes.set_xlabel("zeros in xbar (%)")
+    axes.set_xscale("log")
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.invert_xaxis()
+    axes.margins(0.08, 0.12)
+    axes.set_xlabel("entries of xbar that are not zero (%), fewer to the right")
     axes.set_ylabel("test accuracy at xbar (%)")
     axes.set_title(title, fontsize=10)
     axes.grid(alpha=0.25, linewidth=0.5)
     axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(frameon=False, fontsize=8)
+    axes.legend(frameon=False, fontsize=8, loc="lower left")
     return figure

@@ -43,10 +43,11 @@ def region(
     >>> [text.get_text() for text in figure.legends[0].get_texts()]
     ['FedDR', 'asyncFedDR, tau = 0', 'asyncFedDR, tau = 15', 'mine']
     """
-    from matplotlib.figure import Figure
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-    figure = Figure(figsize=(8.4, 4.6), layout=ConstrainedLayoutEngine(w_pad=0.12, h_pad=0.08))
+    from feddr.plots.notebook import NotebookFigure
+
+    figure = NotebookFigure(figsize=(8.4, 4.6), layout=ConstrainedLayoutEngine(w_pad=0.12, h_pad=0.08))
     axes = figure.add_subplot()
     for i, curve in enumerate(curves):
         colour = plots.COLOURS[i % len(plots.COLOURS)]

@@ -60,7 +60,7 @@ def timeline(
     >>> [label.get_text() for label in figure.axes[0].get_yticklabels()]
     ['server', 'client 0', 'client 1']
     """
-    from matplotlib.figure import Figure
+    from feddr.plots.notebook import NotebookFigure
 
     if not events:
         raise ValueError("A timeline needs events, got none; run with delays, and max_events above 0.")
@@ -69,7 +69,7 @@ def timeline(
         sent = sorted(event.end for event in events if event.arrived >= 0 and event.client in rows)
         last = max(event.end for event in events)
         end = min(1.02 * sent[5 * len(rows)], last) if len(sent) > 5 * len(rows) else last
-    figure = Figure(figsize=(WIDTH + 1.5, 0.36 * len(rows) + 1.9), layout="constrained")
+    figure = NotebookFigure(figsize=(WIDTH + 2.6, max(0.36 * len(rows) + 1.5, 2.6)), layout="constrained")
     if title:
         figure.suptitle(title, fontsize=13)
     axes = figure.add_subplot()
@@ -97,7 +97,7 @@ def timeline(
             )
         if kind == "computing":
             _versions(axes, of_kind, place, start, end)
-    figure.legend(drawn.values(), drawn, loc="outside lower center", ncols=len(drawn), frameon=False, handlelength=2.2)
+    figure.legend(drawn.values(), drawn, loc="outside right upper", frameon=False, handlelength=2.2)
     return figure
 
 

@@ -4,8 +4,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from feddr.metrics import better
 from feddr.tune.axes import Choice, Range
-from feddr.tune.jobs import BETTER
 from feddr.tune.ranking import short, value
 
 if TYPE_CHECKING:
@@ -36,8 +36,9 @@ def figure(search: "Search", ranking: "Mapping[str, Sequence[RankedSetting]]") -
     Two keys make a map, one makes a line with the spread over seeds, more make a scatter for each key. Settings that
     diverged, or came to nothing otherwise, are marked with a cross, the best of each algorithm with a star.
     """
-    from matplotlib.figure import Figure
     from matplotlib.layout_engine import ConstrainedLayoutEngine
+
+    from feddr.plots.notebook import NotebookFigure
 
     panels = [panel for label, standings in ranking.items() for panel in _panels(search, label, standings)]
     if not panels:
@@ -45,7 +46,7 @@ def figure(search: "Search", ranking: "Mapping[str, Sequence[RankedSetting]]") -
     columns = min(3 if len(panels) != 4 else 2, len(panels))
     rows = -(-len(panels) // columns)
     size = (max(4.3 * columns, 5.5), 3.5 * rows + 0.7)
-    drawing = Figure(figsize=size, layout=ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.08))
+    drawing = NotebookFigure(figsize=size, layout=ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.08))
     seeds = f", mean of {len(search.seeds)} seeds" if len(search.seeds) > 1 else ""
     drawing.suptitle(
         f"{search.config.name}: {search.metric} at the global model{seeds}".replace("$", r"\$"), fontsize=13
@@ -170,7 +171,7 @@ def _line(axes: "Axes", search: "Search", panel: SettingsPanel) -> None:
         top = min(good, key=lambda one: one.rank or math.inf)
         axes.plot(places([top]), _means({"": [top]}), "*", color=BEST, markersize=15, markeredgecolor="white", zorder=3)
     if bad:
-        edge, height = axes.get_xaxis_transform(), 0.97 if BETTER[search.metric] == "min" else 0.03  # the bad end
+        edge, height = axes.get_xaxis_transform(), 0.97 if better(search.metric) == "min" else 0.03  # the bad end
         axes.plot(places(bad), [height] * len(bad), "x", color=BAD, transform=edge, markersize=8, markeredgewidth=2)
     if numeric and _logarithmic(own):
         axes.set_xscale("log")
@@ -194,14 +195,14 @@ def _norm(search: "Search", ranking: "Mapping[str, Sequence[RankedSetting]]") ->
     if not means:
         return Normalize(0.0, 1.0)
     low, high = min(means), max(means)
-    if BETTER[search.metric] == "min" and low > 0 and high > 10 * low:
+    if better(search.metric) == "min" and low > 0 and high > 10 * low:
         return LogNorm(low, min(high, DECADES * low))
     return Normalize(low, high if high > low else low + 1.0)
 
 
 def _extend(search: "Search", ranking: "Mapping[str, Sequence[RankedSetting]]") -> str:
     means = _means(ranking)
-    clipped = means and BETTER[search.metric] == "min" and 0 < min(means) * DECADES < max(means)
+    clipped = means and better(search.metric) == "min" and 0 < min(means) * DECADES < max(means)
     return "max" if clipped else "neither"
 
 
@@ -211,13 +212,13 @@ def _means(ranking: "Mapping[str, Sequence[RankedSetting]]") -> list[float]:
 
 def _colours(search: "Search") -> str:
     """Return a map of colours in which the better end is the lighter one."""
-    return "viridis_r" if BETTER[search.metric] == "min" else "viridis"
+    return "viridis_r" if better(search.metric) == "min" else "viridis"
 
 
 def _lightness(search: "Search", norm: "Normalize", mean: float) -> float:
     """Return how light the colour of a mean is, from 0 to 1."""
     share = float(norm(mean))
-    return 1.0 - share if BETTER[search.metric] == "min" else share
+    return 1.0 - share if better(search.metric) == "min" else share
 
 
 def _ordered(panel: SettingsPanel, key: str) -> list[Any]:

@@ -9,9 +9,11 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+from numpy.typing import NDArray
 
 from feddr import tree
-from feddr.prox.regulariser import Regulariser, Scalar, brief, check, eta_times, per_leaf, real, wide
+from feddr.prox.regulariser import Regulariser, Scalar, brief, check, eta_times, penalised, per_leaf, real, wide
 from feddr.tree import Tree
 
 
@@ -39,6 +41,10 @@ class Scaled:
     def prox(self, x: Tree, eta: Scalar) -> Tree:
         """Return the prox of g at step factor eta."""
         return self.g.prox(x, eta_times(self, eta, self.factor))
+
+    def penalised(self, x: Tree) -> list[NDArray[np.bool_]]:
+        """Return what g acts on."""
+        return penalised(self.g, x)
 
     __repr__ = brief
 
@@ -81,6 +87,10 @@ class Translated:
         return tree.map(
             back, tree.map(real, x), per_leaf("shift", self.shift, x), difference, self.g.prox(difference, eta)
         )
+
+    def penalised(self, x: Tree) -> list[NDArray[np.bool_]]:
+        """Return what g acts on."""
+        return penalised(self.g, x)
 
     def _difference(self, x: Tree) -> Tree:
         shift = per_leaf("shift", self.shift, x)
@@ -134,6 +144,15 @@ class Parts:
             new = iter(tree.leaves(g.prox(jax.tree.unflatten(structure, part), eta)))
             result = [old if own is None else next(new) for old, own in zip(result, part, strict=True)]
         return jax.tree.unflatten(structure, result)
+
+    def penalised(self, x: Tree) -> list[NDArray[np.bool_]]:
+        """Return what the parts act on, nothing elsewhere."""
+        leaves, structure = jax.tree.flatten(x)
+        result = [np.asarray(False)] * len(leaves)
+        for g, part in self._split(x, leaves):
+            new = iter(penalised(g, jax.tree.unflatten(structure, part)))
+            result = [old if own is None else next(new) for old, own in zip(result, part, strict=True)]
+        return result
 
     def _split(self, x: Tree, leaves: list[jax.Array]) -> list[tuple[Regulariser, list[jax.Array | None]]]:
         """Return each regulariser with the leaves of its part, None elsewhere."""

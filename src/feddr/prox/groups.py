@@ -1,5 +1,6 @@
 """Structured sparsity: groups of parameters that vanish together, and matrices of low rank."""
 
+import math
 import operator
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
@@ -110,6 +111,16 @@ class GroupL2:
         norm, scale, weights = self._group_norms(v, at, group)
         return put(v.at[at].multiply(shrink(norm, threshold * (weights * scale))[group].astype(v.dtype)))
 
+    def penalised(self, x: Tree) -> list[NDArray[np.bool_]]:
+        """Return the entries that are in a group."""
+        if isinstance(self.groups, str):
+            return tree.leaves(_matrices(self, x))
+        inside = np.zeros(tree.size(x), bool)
+        inside[self._members(x)[0]] = True
+        shapes = [np.shape(leaf) for leaf in tree.leaves(x)]
+        ends = np.cumsum([math.prod(shape) for shape in shapes])[:-1]
+        return [part.reshape(shape) for part, shape in zip(np.split(inside, ends), shapes, strict=True)]
+
     def _line_norms(self, leaf: jax.Array, keep: NDArray[np.bool_]) -> tuple[jax.Array, jax.Array, NDArray[Any]]:
         """Return (n, s, w) with ||x_G||_2 = n / s and the weight w for each line of a matrix."""
         axis = 1 if self.groups == "rows" else 0
@@ -169,6 +180,10 @@ class Nuclear(HasStrength):
             return jnp.matmul(u * soft_threshold(s, threshold * scale), vt, precision="highest") / scale
 
         return map_included(lower, self._mask(x), x)
+
+    def penalised(self, x: Tree) -> list[NDArray[np.bool_]]:
+        """Return the entries of the matrices."""
+        return tree.leaves(self._mask(x))
 
     def _value(self, leaf: jax.Array) -> jax.Array:
         scale = power(jnp.max(jnp.abs(leaf)))

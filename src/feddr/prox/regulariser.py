@@ -106,6 +106,32 @@ def included(mask: Mask, x: Tree) -> list[NDArray[np.bool_]]:
     return result
 
 
+def penalised(g: Regulariser, x: Tree) -> list[NDArray[np.bool_]]:
+    """Return for each leaf of x what g acts on, as ``included`` does.
+
+    A regulariser whose mask does not say it all has a method of this name; one with neither acts on everything.
+    """
+    own = getattr(g, "penalised", None)
+    return included(getattr(g, "mask", None), x) if own is None else own(x)
+
+
+def sparsity(g: Regulariser, x: Tree) -> float:
+    """Return the share of exact zeros among the entries of x that g acts on.
+
+    Examples
+    --------
+    >>> import feddr
+    >>> x = {"weight": np.array([0.0, 2.0]), "bias": np.array([0.0, 0.0])}
+    >>> sparsity(feddr.prox.L1(0.1), x), sparsity(feddr.prox.L1(0.1, mask=leave("bias")), x)
+    (0.75, 0.5)
+    """
+    zeros = entries = 0
+    for keep, leaf in zip(penalised(g, x), tree.leaves(x), strict=True):
+        kept = np.broadcast_to(keep, np.shape(leaf))
+        zeros, entries = zeros + int(np.sum(kept & (np.asarray(leaf) == 0))), entries + int(np.sum(kept))
+    return zeros / entries if entries else math.nan
+
+
 def is_real(array: Any) -> bool:
     """Return whether an array holds floats, whole numbers or booleans."""
     return any(jnp.issubdtype(array.dtype, kind) for kind in (jnp.floating, jnp.integer, np.bool_))

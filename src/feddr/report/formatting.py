@@ -20,13 +20,3 @@ def words(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     return f"{value:g}" if isinstance(value, float) and len(f"{value:g}") < len(str(value)) else str(value)
-
-
-def call(settings: Mapping[str, Any]) -> str:
-    """Return the call that repeats a run begun in Python, from its settings.json; the problem is its caller's."""
-    names = ("local", "sampling", "delays", "deadline", "concurrency", "rounds", "updates", "evaluate_every")
-    given = {name: settings[name] for name in names if settings.get(name) is not None}
-    given |= {name: repr(settings[name]) for name in ("seed", "precision") if name in settings}
-    function = "simulate_async" if settings.get("engine") == "clock" else "simulate"
-    lines = ["problem", settings.get("algorithm", "algorithm"), *(f"{name}={value}" for name, value in given.items())]
-    return f"feddr.{function}(" + "".join(f"\n    {line}," for line in lines) + "\n)"

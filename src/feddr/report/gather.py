@@ -12,10 +12,14 @@ from typing import Any
 
 import feddr
 from feddr.config.labels import entries, labels
-from feddr.history import read_rows
+from feddr.history import COLUMNS, read_rows
+from feddr.metrics import better
+from feddr.plots.styles import line_styles
 from feddr.report import reading
+from feddr.report.client_metrics import client_metrics
 from feddr.report.clients import federation, taking_part
-from feddr.report.formatting import call, words
+from feddr.report.formatting import words
+from feddr.report.program import program
 from feddr.runs import stored
 from feddr.runs.folder import CHECKPOINTS, CONFIG, PROGRESS
 from feddr.storage import limits
@@ -45,6 +49,9 @@ def gather(runs: Sequence[Path]) -> dict[str, Any]:
         Where a folder is not that of a run, or one of its files cannot be read.
     """
     found = [_run(Path(run)) for run in runs]
+    methods = [method for run in found for method in run["methods"]]
+    for method, style in zip(methods, line_styles([method.pop("algorithm") for method in methods]), strict=True):
+        method |= style._asdict()
     names = [run["name"] for run in found]
     for run in found:
         if names.count(run["name"]) > 1:
@@ -121,6 +128,7 @@ def _method(folder: Path, label: str, entry: Mapping[str, Any], note: Any, unfin
         **_common(place, history, label),
         "status": status,
         "reason": str(note.get("reason", "")),
+        "algorithm": str(entry.get("name", label)),
         "entry": words(entry),
     }
 
@@ -130,7 +138,8 @@ def _single(folder: Path) -> dict[str, Any]:
     method = _common(folder, folder / HISTORY, folder.name)
     settings = method["settings"]
     name = re.match(r"\w+", str(settings.get("algorithm", "")))
-    method |= {"label": name[0] if name else folder.name, "status": "ended", "reason": "", "entry": ""}
+    label = name[0] if name else folder.name
+    method |= {"label": label, "algorithm": label, "status": "ended", "reason": "", "entry": ""}
     deployed = (folder / LOG).is_file()
     if deployed and '"event": "end"' not in reading.text(folder / LOG)[-4096:]:
         method["status"] = "unfinished"
@@ -138,7 +147,7 @@ def _single(folder: Path) -> dict[str, Any]:
         "name": str(settings.get("name", folder.name)),
         "path": str(folder),
         "config": None,
-        "commands": [] if deployed or not settings else [call(settings)],
+        "commands": [] if deployed or not settings else [program(settings)],
         "settings": [[key, words(value)] for key, value in settings.items() if key not in HIDDEN],
         "clients": _clients(folder),
         "methods": [method],
@@ -154,9 +163,11 @@ def _common(place: Path, history: Path, label: str) -> dict[str, Any]:
         "label": label,
         "rows": len(rows),
         "columns": _columns(rows),
+        "metrics": _asked(rows),
         "settings": settings,
         "certificate": reading.table(place / CERTIFICATE) or None,
         "participation": taking_part(place, settings.get("clients")),
+        "client_metrics": client_metrics(place),
     }
 
 
@@ -170,6 +181,12 @@ def _columns(rows: Sequence[Mapping[str, float]]) -> dict[str, list[float | None
     chosen = [*rows[:-1:step], *rows[-1:]]
     columns = {name: [_number(row[name]) for row in chosen] for name in (rows[0] if rows else {})}
     return {name: values for name, values in columns.items() if any(value is not None for value in values)}
+
+
+def _asked(rows: Sequence[Mapping[str, float]]) -> dict[str, str | None]:
+    """Return the further metrics of a run, and which end of each is the better one; those of clients are elsewhere."""
+    names = [name for name in (rows[0] if rows else {}) if name not in COLUMNS and "_client_" not in name]
+    return {name: better(name) for name in names}
 
 
 def _number(value: float) -> float | int | None:

@@ -8,10 +8,10 @@ from importlib.resources import files
 from typing import Any
 
 UPLOT = "vendor/uplot"
-STYLES = ("colours", "style", "cards", "controls", "tables", "charts", "phone")
+STYLES = ("colours", "style", "cards", "controls", "tables", "charts", "fares", "phone")
 SCRIPTS = (
-    *("text", "series", "scales", "charts", "hover", "controls", "summary", "heat", "bars", "clients", "certificate"),
-    *("settings", "main"),
+    *("text", "series", "scales", "charts", "hover", "controls", "summary", "heat", "bars", "clients", "fares"),
+    *("certificate", "settings", "main"),
 )
 """Assets, in the order in which they need each other."""
 

@@ -15,7 +15,7 @@ The modules::
     view              progress on the terminal
 """
 
-from feddr.reproduce.figure import SEEDS, Experiment, Figure, PanelRow, experiments_folder, rows
+from feddr.reproduce.figure import SEEDS, Experiment, Figure, PanelRow, rows
 from feddr.reproduce.figures import FIGURES
 from feddr.reproduce.plan import Plan, make, serial
 from feddr.reproduce.runs import Finished, Runs, digest, execute
@@ -31,7 +31,6 @@ __all__ = [
     "Runs",
     "digest",
     "execute",
-    "experiments_folder",
     "make",
     "rows",
     "serial",

@@ -50,7 +50,9 @@ class FedProxWithModels(FedProx):
 
 
 def with_models(algorithm: Algorithm) -> Algorithm:
-    """Return the method with clients that store their models, where it is FedAvg or FedProx; others as they are."""
+    """Return the method with clients that store their models, where it is FedAvg or FedProx and sends every bit."""
+    if getattr(algorithm, "upload", None) is not None:
+        return algorithm
     if type(algorithm) is FedAvg:
         return FedAvgWithModels()
     return FedProxWithModels(algorithm.mu) if type(algorithm) is FedProx else algorithm

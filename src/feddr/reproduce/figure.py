@@ -136,15 +136,6 @@ def rows(
     return [row for row in made if row is not None]
 
 
-def experiments_folder() -> Path:
-    """Return where the experiments of the paper are: here, or in the checkout that feddr is run from."""
-    places = [Path("experiments/paper"), Path(__file__).parents[3] / "experiments" / "paper"]
-    for place in places:
-        if place.is_dir():
-            return place
-    raise ConfigError(f"reproduce needs the experiments of the repository, {places[0]} is not there; go to a checkout.")
-
-
 def _row(
     experiment: Experiment, folder: Path, data_dir: Path | None, quick: bool, seeds: tuple[int, ...]
 ) -> PanelRow | None:

@@ -4,7 +4,6 @@ import csv
 import io
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -99,12 +98,12 @@ def _where(rows: Sequence[PanelRow]) -> str:
 
 def _table(path: Path, everything: Mapping[str, Found]) -> None:
     with open(path, "w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, ["experiment", "line", "seed", "status", *COLUMNS])
+        writer = csv.DictWriter(file, ["experiment", "line", "seed", "status", *COLUMNS], extrasaction="ignore")
         writer.writeheader()
         for title, runs in everything.items():
             for (label, seed), run in runs.items():
                 about = {"experiment": title, "line": label, "seed": seed, "status": run.status}
-                writer.writerows(about | asdict(row) for row in run.history.rows)
+                writer.writerows(about | row.to_dict() for row in run.history.rows)
 
 
 def _picture(picture: "Picture", path: Path) -> None:

@@ -1,18 +1,19 @@
 """The run folder: its layout, its lock, and the results, progress and comparison that are written into it."""
 
 import contextlib
-import csv
 import itertools
 import json
 import shutil
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from feddr.config import Config, ConfigError, dumps
 from feddr.history import COLUMNS, History
+from feddr.history.clients import CLIENT_METRICS, ClientHistory
 from feddr.runs import stored
+from feddr.runs.compare import write_rows
 from feddr.storage import atomic, lock, untrusted
 
 if TYPE_CHECKING:
@@ -157,13 +158,13 @@ class Folder:
         """Write the comparison of the methods: all histories, their last rows, and figures."""
         from feddr import plots
 
-        with _writer(self.path / "comparison.csv", ["algorithm", *COLUMNS]) as writer:
-            for outcome in outcomes:
-                writer.writerows({"algorithm": outcome.label, **asdict(row)} for row in outcome.history.rows)
-        with _writer(self.path / "summary.csv", ["algorithm", "status", *COLUMNS]) as writer:
-            for outcome in outcomes:
-                numbers = {} if outcome.diverged else asdict(outcome.history.last)
-                writer.writerow({"algorithm": outcome.label, "status": outcome.status, **numbers})
+        every = [{"algorithm": one.label, **row.to_dict()} for one in outcomes for row in one.history.rows]
+        write_rows(self.path / "comparison.csv", every, ["algorithm", *COLUMNS])
+        last = [
+            {"algorithm": one.label, "status": one.status, **({} if one.diverged else one.history.last.to_dict())}
+            for one in outcomes
+        ]
+        write_rows(self.path / "summary.csv", last, ["algorithm", "status", *COLUMNS])
         histories = {outcome.label: outcome.history for outcome in outcomes if outcome.history.rows}
         if histories:
             plots.save(plots.curves(histories, self.config.name), self.path / "comparison.png")
@@ -194,10 +195,18 @@ class Folder:
 
 def _ended(label: str, path: Path, status: str, reason: str) -> Outcome:
     """Return how a method ended before the resume, from its note and its history."""
-    outcome = Outcome(label, str(status), History.from_csv(path / label / "history.csv"), reason=str(reason))
+    outcome = Outcome(label, str(status), read_history(path / label), reason=str(reason))
     if not outcome.diverged and not outcome.history.rows:
         raise ValueError(f"{label} ended without a row in its history")
     return outcome
+
+
+def read_history(folder: Path) -> History:
+    """Return the history that a method has left in its folder, with the metrics of its clients if it has them."""
+    history = History.from_csv(folder / "history.csv")
+    if (folder / CLIENT_METRICS).is_file():
+        history.clients = ClientHistory.from_csv(folder / CLIENT_METRICS)
+    return history
 
 
 def _hold(folder: Path) -> lock.Lock:
@@ -220,11 +229,3 @@ def _next(path: Path) -> tuple[Path, list[Path]]:
         with contextlib.suppress(FileExistsError):
             return candidate, _new(candidate)
     raise AssertionError("itertools.count ends")
-
-
-@contextlib.contextmanager
-def _writer(path: Path, columns: Sequence[str]) -> "Iterator[csv.DictWriter[str]]":
-    with open(path, "w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, columns)
-        writer.writeheader()
-        yield writer

@@ -3,12 +3,11 @@
 import contextlib
 import csv
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, NamedTuple
 
-from feddr.history import COLUMNS, COUNTERS, Row, read_rows
+from feddr.history import COUNTERS, Row, read_rows
 from feddr.storage import atomic, jsonl, untrusted
 
 if TYPE_CHECKING:
@@ -98,28 +97,29 @@ class Live:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._begun = False
+        self._columns: list[str] = []
 
     def add(self, row: Row) -> None:
         """Append a row, also to those from before a resume."""
         with contextlib.suppress(OSError):
-            if not self._begun:
-                self._begin(row.round)
+            if not self._columns:
+                self._begin(row)
             with open(self.path, "a", newline="", encoding="utf-8") as file:
-                csv.DictWriter(file, COLUMNS).writerow(asdict(row))
+                csv.DictWriter(file, self._columns, "nan", "ignore").writerow(row.to_dict())
 
     def end(self) -> None:
         """Remove the file."""
         self.path.unlink(missing_ok=True)
 
-    def _begin(self, first: int) -> None:
-        before = [row for row in read_rows(self.path) if row["round"] < first] if self.path.exists() else []
+    def _begin(self, first: Row) -> None:
+        before = [row for row in read_rows(self.path) if row["round"] < first.round] if self.path.exists() else []
+        columns = list(first.to_dict())  # every row of a run has the metrics of the first
         with open(self.path, "w", newline="", encoding="utf-8") as file:
-            writer = csv.DictWriter(file, COLUMNS, restval="nan")
+            writer = csv.DictWriter(file, columns, "nan", "ignore")
             writer.writeheader()
             for row in before:
                 writer.writerow({name: int(value) if name in COUNTERS else value for name, value in row.items()})
-        self._begun = True
+        self._columns = columns
 
 
 def _parts(updates: Mapping[int, int], arrived: Iterable[tuple[int, int]]) -> list[Contribution]:

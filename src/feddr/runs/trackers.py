@@ -7,7 +7,6 @@ import tomllib
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
@@ -41,7 +40,7 @@ def metrics(row: Row) -> dict[str, float]:
     >>> metrics(Row(round=5, F=0.25, bytes_up=8))
     {'bytes_up': 8, 'bytes_down': 0, 'F': 0.25, 'local_steps': 0, 'skipped': 0}
     """
-    return {name: value for name, value in asdict(row).items() if name != "round" and math.isfinite(value)}
+    return {name: value for name, value in row.to_dict().items() if name != "round" and math.isfinite(value)}
 
 
 class TensorBoard:

@@ -240,7 +240,7 @@ def _flags(algorithm: Algorithm, problem: Problem) -> None:
 
 def _play(problem: Problem, algorithm: Algorithm, length: int, **more: Any) -> Result:
     """Run an algorithm on the engine that is meant for it."""
-    more = {"local": SOME_STEPS, "seed": 1, "precision": "float64", "evaluate_every": MANY, **more}
+    more = {"local": SOME_STEPS, "seed": 1, "precision": "float64", "evaluate_every": MANY, "progress": False, **more}
     if isinstance(algorithm, Asynchronous):
         clock = Clock(Fixed([1.0 + 0.3 * i for i in range(problem.data.num_clients)]))
         return simulate_async(problem, algorithm, updates=length, clock=clock, **more)
@@ -254,6 +254,7 @@ def _agreement(algorithm: Algorithm, problem: Problem) -> None:
         return
     for sampling in (Full(), Uniform(2)) if algorithm.partial else (Full(),):
         arguments: dict[str, Any] = {"local": SOME_STEPS, "rounds": ROUNDS, "seed": 1, "precision": "float64"}
+        arguments["progress"] = False
         ours = simulate(problem, algorithm, sampling=sampling, evaluate_every=MANY, threads=1, **arguments).params
         plain = reference(problem, algorithm, sampling=sampling, evaluate_every=MANY, **arguments).params
         what = f"||xbar of simulate - xbar of reference|| with {sampling}"

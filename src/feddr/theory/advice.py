@@ -203,6 +203,8 @@ def resolve(algorithm: Any, problem: "Problem | ProblemLike", sampling: "Samplin
         participation = float(np.mean(sampling.probabilities(problem.data.num_clients)))
         federation = fixed_work.StepSizeInputs(problem.client_weights, participation, problem.regulariser, problem.init)
         resolved = Resolved(*fixed_work.choose(algorithm, work, federation))
+        if work is not None and callable(getattr(local, "lr", None) or getattr(local, "schedule", None)):
+            resolved = resolved._replace(words=f"{resolved.words} lr is that of the first round.")
     if not local.certified:
         fixed_work.warn(resolved.algorithm)
     return resolved

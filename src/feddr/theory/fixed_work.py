@@ -1,7 +1,8 @@
 """Step sizes for local solvers of fixed work, such as SGD for some epochs: a rule that was found by measurement.
 
 What counts is eta_i beside the length T_i of the client's work, lr x steps: far below it the proximal term holds the
-client at y_i, far above it the term does nothing. With T the mean of the T_i and p the share of clients in a round,
+client at y_i, far above it the term does nothing. Where lr changes from round to round, T_i has that of the first. With
+T the mean of the T_i and p the share of clients in a round,
 
     eta_i = C sqrt(p) T (T_i / T)^Q,    alpha = 1 + A sqrt(p)
 

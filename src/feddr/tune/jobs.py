@@ -4,7 +4,6 @@ A trial is a setting of an algorithm. Specifications and records travel between 
 both hold plain values only.
 """
 
-import dataclasses
 import json
 import math
 import time
@@ -14,21 +13,21 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
+from feddr.metrics.metric import COLUMNS, READY, Better, better
+
 if TYPE_CHECKING:
     from feddr.config import RunArguments
     from feddr.engines.shared.state import Progress
     from feddr.history import Row
 
-BETTER: Mapping[str, Literal["min", "max"]] = {
-    "F": "min",
-    "f": "min",
-    "train_loss": "min",
-    "gradient_mapping": "min",
-    "train_accuracy": "max",
-    "test_accuracy": "max",
-    "sparsity": "max",
+BETTER: Mapping[str, Better] = {
+    **{name: end for name, end in COLUMNS.items() if not name.startswith("personal_")},
+    **{name: metric.better for name, metric in READY.items()},
 }
-"""The metrics that a search may be for, all at xbar, and which end of each is the better one."""
+"""The metrics that a search may be for, all at xbar, and which end of each is the better one.
+
+Also with ``test_`` or ``train_`` before a name, and with ``worst_client_``, ``p10_client_`` or ``median_client_``.
+"""
 
 At = Literal["last", "best"]
 """The row of the history that counts: the last, or the best of those after the start."""
@@ -219,7 +218,9 @@ def attempt(job: RunSpec, adapt: "Callable[[RunArguments], RunArguments] | None"
             config = parse({key: value for key, value in job.config.items() if key != "tune"})
             problem, (run,) = build(config)
             run = run if adapt is None or not config.personal else adapt(run)
-            rows = perform(config, problem, run, threads=1, callback=callback).history.rows
+            result = perform(config, problem, run, threads=1, callback=callback)
+            rows = result.history.rows
+            wanted = rows[-1].round if "stopped" in result.settings else wanted
     except DivergedError as error:
         return ended("diverged", round=error.round, reason=str(error))
     except ValueError as error:
@@ -234,8 +235,8 @@ def attempt(job: RunSpec, adapt: "Callable[[RunArguments], RunArguments] | None"
 def judge(job: RunSpec, rows: "Sequence[Row]", wanted: int, notes: str, spent: Mapping[str, Any]) -> RunRecord:
     """Return the record of a run that came to its end."""
     chosen = choose(rows, job.metric, job.at)
-    value = float(getattr(chosen, job.metric))
-    more = {"round": chosen.round, "row": dataclasses.asdict(chosen), **spent}
+    value = chosen.value(job.metric)
+    more = {"round": chosen.round, "row": chosen.to_dict(), **spent}
     if not math.isfinite(rows[-1].F):
         reason = f"F is {rows[-1].F} at xbar after round {rows[-1].round}; lower lr or eta."
         return record(job, "diverged", reason=reason, **more)
@@ -248,11 +249,11 @@ def judge(job: RunSpec, rows: "Sequence[Row]", wanted: int, notes: str, spent: M
 
 def choose(rows: "Sequence[Row]", metric: str, at: At) -> "Row":
     """Return the row that counts; of equal ones the first."""
-    later = [row for row in rows[1:] if math.isfinite(getattr(row, metric))]
+    later = [row for row in rows[1:] if math.isfinite(row.value(metric))]
     if at == "last" or not later:
         return rows[-1]
-    best = min if BETTER[metric] == "min" else max
-    return best(later, key=lambda row: float(getattr(row, metric)))
+    best = min if better(metric) == "min" else max
+    return best(later, key=lambda row: row.value(metric))
 
 
 def _spent(rows: "Sequence[Row]") -> dict[str, Any]:

@@ -1,20 +1,25 @@
 """A search as it was asked for: by the table ``[tune]`` of a config, by the command line, or by both."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from feddr import config as configs
 from feddr.config import Config, ConfigError, toml
-from feddr.config.components import argument, hint
+from feddr.config.components import argument
 from feddr.config.labels import OWN, entries, labels
 from feddr.config.overrides import override
+from feddr.history import COLUMNS
+from feddr.metrics import better, named
+from feddr.metrics.metric import STATISTICS
 from feddr.storage import limits
 from feddr.tune.axes import axis
 from feddr.tune.jobs import BETTER, At, RunSpec
 from feddr.tune.paper import paper
 from feddr.tune.space import Settings, Space, resolve
 from feddr.tune.space import text as path_text
+from feddr.validation.messages import hint
 
 SPACES = ("paper",)
 SPACE = ("grid", "random", "space")
@@ -75,7 +80,7 @@ class Search:
     def job(self, label: str, number: int, seed: int) -> RunSpec:
         """Return one of them."""
         settings = self.settings[label][number]
-        tables = override(alone(self.raw, label, settings), [f"seed={seed}"])
+        tables = measuring(override(alone(self.raw, label, settings), [f"seed={seed}"]), self.metric)
         return RunSpec(label, number, seed, settings, tables, self.metric, self.at)
 
     def run_keys(self) -> list[tuple[str, int, int]]:
@@ -98,6 +103,17 @@ def alone(raw: Mapping[str, Any], label: str, settings: Mapping[str, Any]) -> di
     (table,) = [table for name, table in zip(labels(tables), tables, strict=True) if name == label]
     own = table if label == table["name"] else {**table, "label": label}
     return override({**raw, "algorithm": [own]}, [f"{key}={toml.text(value)}" for key, value in settings.items()])
+
+
+def measuring(tables: Mapping[str, Any], metric: str) -> dict[str, Any]:
+    """Return the tables of an experiment that measures what a search is for."""
+    if metric in COLUMNS:
+        return dict(tables)
+    name = re.sub(rf"^({'|'.join(STATISTICS)})_client_", "", metric)
+    found = {**tables, **({"per_client": True} if name != metric else {})}
+    if name == metric or not name.endswith(("_loss", "_accuracy")) or named(name).of == "outputs":
+        found["metrics"] = list(dict.fromkeys([*tables.get("metrics", ()), name]))
+    return found
 
 
 def together(raw: Mapping[str, Any], best: Mapping[str, Mapping[str, Any]]) -> dict[str, Any] | None:
@@ -151,7 +167,7 @@ def plan(raw: Mapping[str, Any], **given: Any) -> Search:
         asked = {name: value for name, value in asked.items() if name not in SPACE}
     asked |= more
     metric, at = asked.get("metric", "F"), asked.get("at", "last")
-    if metric not in BETTER:
+    if better(metric) is None or metric.startswith("personal_"):
         raise ConfigError(
             f"metric must be one at xbar, {', '.join(BETTER)}, got {toml.text(metric)}.{hint(metric, BETTER)}"
         )

@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from feddr.metrics import better
 from feddr.tune.axes import Choice
-from feddr.tune.jobs import BETTER, RunRecord
+from feddr.tune.jobs import RunRecord
 from feddr.tune.plan import Search
 from feddr.tune.space import Settings
 
@@ -70,7 +71,7 @@ def rank(search: Search, records: Mapping[tuple[str, int, int], RunRecord]) -> d
     >>> [(one.rank, one.words, one.mean) for one in rank(search, records)["FedDR"]]
     [(1, 'eta=1', 0.0), (2, 'eta=10', 1.0)]
     """
-    sign = 1.0 if BETTER[search.metric] == "min" else -1.0
+    sign = 1.0 if better(search.metric) == "min" else -1.0
     ranking = {}
     for label, tried in search.settings.items():
         standings = [_standing(search, records, label, number, settings) for number, settings in tried.items()]

@@ -77,7 +77,7 @@ def tune(
         from feddr import config, tune
 
         ranking = tune.tune(
-            config.read("experiments/first.toml"), "runs/search", grid={"algorithm.FedDR.eta": [1, 10]}, seeds=[0, 1]
+            config.read("first.toml"), "runs/search", grid={"algorithm.FedDR.eta": [1, 10]}, seeds=[0, 1]
         )
         print(ranking["FedDR"][0].words, ranking["FedDR"][0].mean)
 

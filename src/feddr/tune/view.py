@@ -9,8 +9,9 @@ from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
+from feddr.metrics import better
 from feddr.runs.progress import LiveBars, Pace, PlainLines, View
-from feddr.tune.jobs import BETTER, RunRecord
+from feddr.tune.jobs import RunRecord
 from feddr.tune.output import goal
 from feddr.tune.plan import Search
 from feddr.tune.ranking import RankedSetting, best, rank, words
@@ -39,7 +40,7 @@ def announce(search: Search, done: int, workers: str) -> list[str]:
     seeds = f"seed{'s' if len(search.seeds) > 1 else ''} {', '.join(map(str, search.seeds))}"
     left = f", {done} of them done" if done else ""
     lines.append(f"Budget: {budget(search)} a run, each trial with {seeds}: {search.size} runs{left}, {workers}.")
-    end = "least" if BETTER[search.metric] == "min" else "largest"
+    end = "least" if better(search.metric) == "min" else "largest"
     lines.append(f"Best is the {end} of {goal(search)}.")
     if search.metric == "test_accuracy":
         lines.append("The test samples choose the settings here, so they do not measure them any more.")
@@ -58,7 +59,7 @@ def budget(search: Search) -> str:
 def table(search: Search, ranking: Mapping[str, Sequence[RankedSetting]], top: int = TOP) -> Table:
     """Return the best settings of each algorithm, with what one run took; the best of all algorithms in bold."""
     winners = [one.mean for one in best(ranking).values() if one.mean is not None]
-    pick = min if BETTER[search.metric] == "min" else max
+    pick = min if better(search.metric) == "min" else max
     result = Table(box=None, padding=(0, 1, 0, 0), header_style="dim")
     result.add_column("\nalgorithm", overflow="fold")
     result.add_column("\nrank", justify="right", no_wrap=True)

@@ -16,6 +16,11 @@ WHOLE = np.iinfo(np.int32)
 def samples(what: str, values: ArrayLike) -> NDArray[Any]:
     """Return samples as an array of real numbers, or of whole numbers of 32 bits, if nothing is lost by that."""
     found = numbers(what, values)
+    if found.dtype == np.uint8 and found.ndim > 1:
+        raise ValueError(
+            f"{what} must not be bytes, which may be pixels or counts, got uint8 of shape {found.shape}; use x / 255 "
+            "for pixels and astype(int) for counts and tokens."
+        )
     if np.can_cast(found.dtype, np.int32) or found.dtype.kind == "f":
         return found
     for extreme in (found.min(initial=0), found.max(initial=0)):
@@ -25,6 +30,14 @@ def samples(what: str, values: ArrayLike) -> NDArray[Any]:
                 "use astype(float), or number anew what it counts."
             )
     return found
+
+
+def pixels(what: str, values: ArrayLike) -> NDArray[np.float32]:
+    """Return images as float32, bytes as numbers from 0 to 1."""
+    found = np.asarray(values)
+    if found.dtype == np.uint8:
+        return np.divide(found, np.float32(255), dtype=np.float32)
+    return samples(what, found).astype(np.float32, copy=False)
 
 
 def numbers(what: str, values: ArrayLike) -> NDArray[Any]:
@@ -47,7 +60,10 @@ def numbers(what: str, values: ArrayLike) -> NDArray[Any]:
     for kind, held in ((jnp.floating, np.float32), (jnp.integer, np.int8)):  # bfloat16, int4 and the like
         if found.dtype.kind != "m" and jnp.issubdtype(found.dtype, kind):  # NumPy's durations are whole numbers to it
             return found.astype(held)
-    raise ValueError(f"{what} must be real or whole numbers, got {found.dtype}; make numbers of it first.")
+    remedy = "make numbers of it first"
+    if found.dtype.kind in "US":
+        remedy += "; FederatedData.from_frame and from_arrays do so with labels and categories"
+    raise ValueError(f"{what} must be real or whole numbers, got {found.dtype}; {remedy}.")
 
 
 def _unboxed(what: str, objects: NDArray[Any]) -> NDArray[Any]:
@@ -57,7 +73,7 @@ def _unboxed(what: str, objects: NDArray[Any]) -> NDArray[Any]:
     if wrong:
         raise ValueError(
             f"{what} must be real or whole numbers, got objects of type {', '.join(wrong)}; fill in what is missing, "
-            "and make numbers of the rest with astype(float)."
+            "and make numbers of the rest with astype(float); FederatedData.from_frame does so with a table."
         )
     found = np.array(objects.tolist()).reshape(objects.shape)
     if found.dtype == object or not np.all((found == objects) | (found != found)):

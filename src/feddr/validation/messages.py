@@ -1,5 +1,8 @@
 """Error messages as one line that is safe to print: they quote files and arguments that anybody may have written."""
 
+import difflib
+from collections.abc import Iterable
+
 LONGEST = 600
 """Characters of a line; of a longer one the middle is left out, since the remedy stands at its end."""
 
@@ -25,3 +28,16 @@ def reason(error: Exception) -> str:
     if not isinstance(error, OSError) or error.strerror is None:
         return str(error) or type(error).__name__
     return f"{error.strerror}." if error.filename is None else f"{error.filename}: {error.strerror}."
+
+
+def hint(word: str, words: Iterable[str]) -> str:
+    """Return a question, if one of the words may have been meant.
+
+    Examples
+    --------
+    >>> hint("acu", ["auc", "f1"])
+    ' Did you mean auc?'
+    """
+    spelling = {known.casefold(): known for known in words}
+    close = difflib.get_close_matches(word.casefold(), spelling, 1)
+    return f" Did you mean {spelling[close[0]]}?" if close else ""

@@ -10,6 +10,9 @@ FEW_ROWS = 16
 SOME_ROWS, FEW_WEIGHTS = 32, 8192
 """Where the gradient is a sum of outer products: batches of few rows, or of some rows in layers of few weights."""
 
+LARGE_WEIGHT = 2**20
+"""Entries of a weight beyond which the library that XLA calls for products rearranges it in every step, slowly."""
+
 
 @jax.custom_vjp
 def dense(x: jax.Array, weight: jax.Array) -> jax.Array:
@@ -19,11 +22,18 @@ def dense(x: jax.Array, weight: jax.Array) -> jax.Array:
     runs slowly on a CPU; and a product is an operation of its own, which writes the gradient to memory and lets the
     step read it back. A sum of a few outer products instead is fused with the step. docs/PERFORMANCE.md has figures.
     """
+    return _product(x, weight)
+
+
+def _product(x: jax.Array, weight: jax.Array) -> jax.Array:
+    """Return x @ weight; the library that XLA calls does not take a product over the first axis of both."""
+    if len(x) <= FEW_ROWS and weight.size > LARGE_WEIGHT:
+        return jax.lax.dot_general(_computed(x.T), weight, (((0,), (0,)), ((), ())))
     return x @ weight
 
 
 def _forward(x: jax.Array, weight: jax.Array) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
-    return x @ weight, (x, weight)
+    return _product(x, weight), (x, weight)
 
 
 def _backward(saved: tuple[jax.Array, jax.Array], d: jax.Array) -> tuple[jax.Array, jax.Array]:

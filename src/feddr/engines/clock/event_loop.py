@@ -21,6 +21,7 @@ from feddr.engines.shared.aggregation import WeightedUpload, weighted_sum
 from feddr.engines.shared.executor import ClientTask, ClientUpdate
 from feddr.engines.shared.run import Run
 from feddr.engines.shared.state import Callback, Progress, notify
+from feddr.engines.shared.stopper import Stopper
 from feddr.history import Row
 from feddr.theory import asynchronous
 from feddr.tree import Tree
@@ -49,6 +50,8 @@ class EventLoop:
         The state, and how clients and metrics are computed.
     eager
         Whether to compute each job when it begins.
+    stopper
+        Ends the run before the last update; None for never.
     """
 
     def __init__(
@@ -58,12 +61,13 @@ class EventLoop:
         clock: Clock,
         concurrency: int,
         updates: int,
-        callback: Callback | None = None,
+        callbacks: Sequence[Callback] = (),
         eager: bool = False,
+        stopper: Stopper | None = None,
     ) -> None:
         self.run, self.algorithm, self.clock = run, algorithm, clock
-        self.updates, self.eager = updates, eager
-        self.callbacks = [] if callback is None else [callback]
+        self.updates, self.eager, self.stopper = updates, eager, stopper or Stopper(None)
+        self.callbacks = callbacks
         self.checkpoints: CheckpointManager | None = None
         n, seed = run.problem.data.num_clients, run.options.seed
         record = events.EventRecorder(clock.max_events)
@@ -79,11 +83,13 @@ class EventLoop:
 
     def play(self, checkpoints: CheckpointManager) -> None:
         """Go from event to event until the last update, from the start or from the newest checkpoint."""
-        self.checkpoints, stop = checkpoints, False
+        self.checkpoints = checkpoints
         if checkpoints.begin(self.updates) is None:
             stop = self.start()
         else:
-            self._resume()
+            stop = self.stopper.spent(self.run.recorder, self.run.state) or self.stopper.reached(self.run.recorder)
+            if not stop:
+                self._resume()
         while self.version < self.updates and not stop:
             stop = self.step() if self.schedule.heap else self._stall()
         self.schedule.close()
@@ -178,9 +184,11 @@ class EventLoop:
         return self._report()
 
     def _report(self) -> bool:
-        due = self.version % self.run.options.evaluate_every == 0 or self.version == self.updates
-        row = self._evaluate() if due else None
-        stop = notify(self.callbacks, Progress(self.version, self.updates, self.run.state, row))
+        row, over = None, self.stopper.spent(self.run.recorder, self.run.state)
+        if self.version % self.run.options.evaluate_every == 0 or self.version == self.updates or over:
+            row = self._evaluate()
+            over = self.stopper.reached(self.run.recorder)
+        stop = notify(self.callbacks, Progress(self.version, self.updates, self.run.state, row)) or over
         if self.checkpoints is not None:
             self.checkpoints.after(self.version, last=stop or self.version == self.updates)
         return stop

@@ -11,7 +11,7 @@ from feddr.checkpoint import encoding
 from feddr.delays import Job, Timing
 from feddr.engines.clock import events
 from feddr.engines.clock.settings import Clock
-from feddr.engines.shared.aggregation import wire_bytes
+from feddr.engines.shared.aggregation import upload_bytes, wire_bytes
 from feddr.engines.shared.run import Run
 from feddr.local import Solution
 from feddr.tree import Tree
@@ -35,7 +35,7 @@ def placeholder_upload(run: Run) -> Tree:
 def jobs(run: Run) -> Callable[[int, int], Job]:
     """Return the function from (client, number of its job) to the job."""
     message, upload = run.message(), placeholder_upload(run)
-    down, up = wire_bytes(message, run.dtype), wire_bytes(upload, run.dtype)
+    down, up = wire_bytes(message, run.dtype), upload_bytes(run.algorithm, upload, run.dtype)
     seed, steps = run.options.seed, [run.local.num_steps(int(size)) for size in run.problem.data.sizes]
 
     def describe(client: int, number: int) -> Job:

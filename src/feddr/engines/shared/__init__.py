@@ -9,8 +9,11 @@ The modules::
     aggregation         weighted sums of uploads in float64, in a fixed order; bytes of a message
     client_store        client states: in memory up to a budget, then in a memory-mapped file
     recorder            the history of a run: a row for each evaluation
-    evaluation          metrics at xbar, and personalised metrics apart from them
+    evaluation          metrics at xbar, and personalised metrics apart from them; plain_evaluation in plain steps
+    measured            the further metrics that a run was asked for, and those of each client
+    stopper             ends a run early, where it was asked to
     randomness          a deterministic generator for each (seed, client, update) and (seed, round)
+    progress            words for a round, and a bar in terminals and notebooks
     state               RunState, and the Progress that callbacks see
     errors              DivergedError and warnings
     diagnosis           which client, which local step and which cause a NaN or an infinity has

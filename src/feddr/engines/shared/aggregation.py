@@ -75,6 +75,12 @@ def wire_bytes(message: Tree, dtype: Any) -> int:
     return tree.size(message) * int(np.dtype(dtype).itemsize)
 
 
+def upload_bytes(algorithm: Any, upload: Tree, dtype: Any) -> int:
+    """Return the bytes of an upload of an algorithm, which may compress it."""
+    compressed = getattr(algorithm, "upload_bytes", None)
+    return wire_bytes(upload, dtype) if compressed is None else int(compressed(upload, dtype))
+
+
 def finite(a: Tree) -> bool:
     """Return whether every entry of a tree is finite."""
     return all(np.isfinite(leaf).all() for leaf in tree.leaves(a))

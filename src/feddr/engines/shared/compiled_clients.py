@@ -176,7 +176,9 @@ class CompiledClients:
 
     def _context(self, task: SubproblemTask) -> SolverContext:
         if task.sub.descent is not None:
-            descent.length(self.local)  # refuses a solver that cannot take these steps, before a compilation
+            descent.length(
+                self.local, task.round
+            )  # refuses a solver that cannot take these steps, before a compilation
         curvature: Curvature | Estimate = Curvature()
         if self.local.certified:
             curvature = self.curvature.strongly_convex(task.client, task.sub.eta, type(self.local).__name__)

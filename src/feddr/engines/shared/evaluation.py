@@ -2,22 +2,31 @@
 
 import functools
 import itertools
+import math
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from numpy.typing import NDArray
 
 from feddr import precision, tree
 from feddr.data import ClientSamples
 from feddr.problem import Problem, gradient_mapping
+from feddr.prox.regulariser import sparsity
 from feddr.tree import Tree
-from feddr.xla import batching
+from feddr.xla import batching, rewrite
 from feddr.xla.thread_pool import ThreadPool
 
 CHUNK = 1024
-"""Samples in a step of a pass."""
+"""Samples in a step of a pass, at most; fewer where what is computed for them would not fit into a cache."""
+
+GATHERED = 2**30
+"""Bytes of outputs that a metric may gather."""
+
+Kind = Literal["outputs", "loss", "correct"]
+"""What is wanted of each sample."""
 
 PIECES = 8
 """Passes, at most, into which one over all samples is divided; however many threads there are, so are the sums."""
@@ -52,6 +61,7 @@ class Evaluator:
         options = batching.evaluation_options() if pool is None else batching.compiler_options(tree.size(problem.init))
         self._pass = jax.jit(functools.partial(_sums, problem), static_argnames="gradient", compiler_options=options)
         self._g = jax.jit(problem.regulariser.value)
+        self._each = jax.jit(functools.partial(_each, problem), static_argnames="kind", compiler_options=options)
 
     @property
     def samples(self) -> Tree:
@@ -66,7 +76,6 @@ class Evaluator:
         with precision.scope(self.dtype):
             f, g = float(sums.weighted), float(self._g(x))
             mapping = gradient_mapping(self.problem.regulariser, x, tree.cast(gradient, self.dtype), 1.0)
-        zeros = sum(int(np.sum(leaf == 0)) for leaf in tree.leaves(x))
         return {
             "F": f + g,
             "f": f,
@@ -75,7 +84,7 @@ class Evaluator:
             "train_accuracy": self._share(sums, n),
             "test_accuracy": self._test_accuracy(x),
             "gradient_mapping": tree.norm(mapping),
-            "sparsity": zeros / tree.size(x),
+            "sparsity": sparsity(self.problem.regulariser, x),
         }
 
     def value_and_gradient(self, x: Tree) -> tuple[float, Tree]:
@@ -125,6 +134,25 @@ class Evaluator:
             "personal_test_accuracy": float(test_correct / test_samples) if accuracy and test_samples else np.nan,
         }
 
+    def each(self, xbar: Tree, part: str, kind: Kind) -> NDArray[Any]:
+        """Return the outputs, the loss or the right predictions at xbar of each sample of ``"train"`` or ``"test"``.
+
+        Computed a chunk at a time; what is gathered must not exceed ``GATHERED`` bytes.
+        """
+        x, loaded = tree.cast(xbar, self.dtype), self._train if part == "train" else self._test
+        data = self.problem.data.train if part == "train" else self.problem.data.test
+        n = 0 if data is None else data.num_samples
+        found: NDArray[Any] | None = None
+        for first in range(0, n, CHUNK):
+            with precision.scope(self.dtype):
+                assert loaded is not None
+                values = np.asarray(self._each(x, loaded[0], first, n, kind=kind))
+            if found is None:
+                check_gathered(n, values)
+                found = np.empty((n, *values.shape[1:]), values.dtype)
+            found[first : first + CHUNK] = values[: n - first]
+        return np.zeros(0) if found is None else found
+
     def _test_accuracy(self, x: Tree) -> float:
         test = self.problem.data.test
         if test is None or self._test is None or not test.num_samples:
@@ -147,22 +175,43 @@ class Evaluator:
             return samples, jax.device_put(np.asarray(weights, self.dtype))
 
 
+def check_gathered(samples: int, rows: NDArray[Any]) -> None:
+    """Refuse to gather more than memory should be spent on, given the values of some samples."""
+    needed = samples * rows.itemsize * math.prod(rows.shape[1:])
+    if needed > GATHERED:
+        raise ValueError(
+            f"Metrics gather the outputs of all samples, at most {GATHERED / 1e9:.2g} GB, got {needed / 1e9:.2g} GB "
+            f"for {samples:,} samples with {math.prod(rows.shape[1:]):,} numbers each; give the problem smaller "
+            "outputs=..., or fewer test samples."
+        )
+
+
+def _each(problem: Problem, x: Tree, samples: Tree, first: Any, stop: Any, kind: Kind) -> jax.Array:
+    """Return what is wanted of each sample of a chunk; rows after the last sample repeat it."""
+    row = jnp.minimum(first + jnp.arange(CHUNK, dtype=jnp.int32), stop - 1)
+    batch = tree.map(lambda a: a[row], samples)
+    return problem.each(x, batch, kind)
+
+
 def _sums(
     problem: Problem, x: Tree, samples: Tree, weights: Any, start: Any, stop: Any, gradient: bool = False
 ) -> tuple[Sums, Tree | None]:
     """Return the sums over the rows from start to stop and, if wanted, the gradient of the weighted loss."""
+    loss = rewrite.faster(problem.loss)
+    correct = None if problem.correct is None else rewrite.faster(problem.correct)
+    rows = rewrite.rows_at_a_time(problem.loss, x, samples, CHUNK)
 
     def chunk(x: Tree, first: Any) -> tuple[jax.Array, Sums]:
-        row = first + jnp.arange(CHUNK, dtype=jnp.int32)
+        row = first + jnp.arange(rows, dtype=jnp.int32)
         used, row = row < stop, jnp.minimum(row, stop - 1)
         batch = tree.map(lambda a: a[row], samples)
-        losses = jnp.where(used, problem.loss(x, batch), 0)
-        right = used & problem.correct(x, batch) if problem.correct is not None else jnp.zeros(CHUNK)
+        losses = jnp.where(used, loss(x, batch), 0)
+        right = used & correct(x, batch) if correct is not None else jnp.zeros(rows)
         weighted = jnp.dot(weights[row], losses)
         return weighted, Sums(weighted, jnp.sum(losses), jnp.sum(right, dtype=losses.dtype))
 
     def step(j: Any, total: tuple[Sums, Tree | None]) -> tuple[Sums, Tree | None]:
-        first = start + j * CHUNK
+        first = start + j * rows
         if gradient:
             (_, sums), slope = jax.value_and_grad(chunk, has_aux=True)(x, first)
             return tree.add(total, (sums, slope))
@@ -170,4 +219,4 @@ def _sums(
 
     zero = jnp.zeros((), weights.dtype)
     total = (Sums(zero, zero, zero), tree.map(jnp.zeros_like, x) if gradient else None)
-    return jax.lax.fori_loop(0, -(-(stop - start) // CHUNK), step, total)
+    return jax.lax.fori_loop(0, -(-(stop - start) // rows), step, total)

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from feddr.algorithms import Roles
 from feddr.engines.shared.compiled_clients import CompiledClients, SubproblemTask
 from feddr.engines.shared.prefetch import BatchPrefetcher
+from feddr.engines.shared.randomness import upload_draw
 from feddr.engines.shared.state import RunState
 from feddr.local import Solution, Subproblem
 from feddr.tree import Tree
@@ -61,7 +62,7 @@ class ClientExecutor:
         pool: ThreadPool,
     ) -> None:
         self.roles, self.clients, self.state, self.x0 = roles, clients, state, x0
-        self.probabilities, self.pool = probabilities, pool
+        self.probabilities, self.seed, self.pool = probabilities, seed, pool
         self.prefetcher = BatchPrefetcher(clients.local, clients.sizes, seed)
 
     def execute(self, tasks: Sequence[ClientTask], upcoming: Callable[[], Iterable[int]] = tuple) -> list[ClientUpdate]:
@@ -114,7 +115,11 @@ class ClientExecutor:
         return end
 
     def _finish(self, task: ClientTask, c: Any, sub: Subproblem, solution: Solution) -> ClientUpdate:
-        state, upload = self.roles.client(task.client).finish(c, task.message, sub, solution)
+        rules = self.roles.client(task.client)
+        if getattr(rules, "upload", None) is not None:
+            number = self.state.updates.get(task.client, 0)
+            solution = solution._replace(draw=upload_draw(self.seed, task.client, number))
+        state, upload = rules.finish(c, task.message, sub, solution)
         return ClientUpdate(state, upload, solution)
 
 

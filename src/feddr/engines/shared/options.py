@@ -1,7 +1,9 @@
 """Options that every engine has, validated in one place."""
 
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -9,10 +11,13 @@ import numpy as np
 from feddr import precision as precisions
 from feddr.algorithms import Algorithm, check
 from feddr.algorithms.algorithm import HasRegulariser
+from feddr.early_stopping import StopWhen
 from feddr.engines.shared.client_store import BUDGET
+from feddr.engines.shared.stopper import Stopper
+from feddr.metrics.metric import Metric, MetricFunction, choose
 from feddr.sampling import Sampling
 from feddr.theory.advice import Resolved
-from feddr.validation import scalars
+from feddr.validation import kinds, scalars
 
 OnBadClient = Literal["stop", "skip"]
 """What to do about a client that sends a NaN or an infinity."""
@@ -30,21 +35,49 @@ class EngineOptions:
     client_memory: int = BUDGET
     on_bad_client: OnBadClient = "stop"
     verbose: bool = True
+    metrics: Sequence[str | Metric | MetricFunction] = ()
+    per_client: bool = False
+    stop_when: StopWhen | str | None = None
 
     def __post_init__(self) -> None:
+        kinds.instance("sampling", self.sampling)
         scalars.count(self, "seed", 0)
         scalars.count(self, "evaluate_every", 1)
         if self.on_bad_client not in ("stop", "skip"):
             raise ValueError(f'on_bad_client must be "stop" or "skip", got {self.on_bad_client!r}.')
         assert self.dtype is not None  # a wrong precision is refused here
+        object.__setattr__(self, "stop_when", StopWhen.of(self.stop_when))
+        assert self.chosen is not None  # and so is a metric that there is not
+
+    @cached_property
+    def chosen(self) -> tuple[Metric, ...]:
+        """The metrics that were asked for."""
+        return choose(self.metrics)
+
+    def stopper(self) -> Stopper:
+        """Return what ends a run early."""
+        return Stopper(StopWhen.of(self.stop_when), self.chosen, self.verbose)
+
+    @property
+    def asked(self) -> dict[str, Any]:
+        """What was asked of the evaluations beyond the usual, in words; empty where nothing was."""
+        names = [f"{metric.part}_{metric.name}" if metric.part else metric.name for metric in self.chosen]
+        return {**({"metrics": names} if names else {}), **({"per_client": True} if self.per_client else {})}
 
     @property
     def dtype(self) -> np.dtype[Any]:
         """The precision as a type of NumPy."""
         return precisions.of(self.precision)
 
-    def check(self, algorithm: Algorithm, problem: HasRegulariser) -> None:
-        """Refuse an algorithm that cannot handle the problem, or these options."""
+    def check(self, algorithm: Algorithm, problem: HasRegulariser, local: Any = None) -> None:
+        """Refuse an algorithm that cannot handle the problem, or these options, and what is none."""
+        kinds.instance("algorithm", algorithm)
+        kinds.instance("local", local)
+        if not hasattr(problem, "data"):
+            raise ValueError(
+                f"problem must be a feddr.Problem, got a {type(problem).__name__}; use Problem.classification or "
+                "Problem.regression."
+            )
         check_on_bad_client(self.on_bad_client, algorithm)
         check(algorithm, problem, self.sampling)
 

@@ -34,7 +34,7 @@ class PlainClients:
         size = len(next(iter(samples.values())))
         batches = local.batches(size, rng)
         state = local.init(sub, SolverContext(self._curvature(i, samples) if local.certified else Curvature(), k, p))
-        lr = 0.0 if sub.descent is None else descent.length(local)
+        lr = 0.0 if sub.descent is None else descent.length(local, k)
         gradients = []
         for t in range(local.num_steps(size)):
             if state.done:

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-_CLIENT, _SAMPLING = 0, 1
+_CLIENT, _SAMPLING, _UPLOAD = 0, 1, 2
 
 
 def client_rng(seed: int, client: int, update: int) -> np.random.Generator:
@@ -13,6 +13,11 @@ def client_rng(seed: int, client: int, update: int) -> np.random.Generator:
 def sampling_rng(seed: int, round_: int) -> np.random.Generator:
     """Return the randomness that draws the active clients of a round."""
     return _rng(_SAMPLING, seed, round_)
+
+
+def upload_draw(seed: int, client: int, update: int) -> int:
+    """Return the number from which random choices of a client's k-th upload follow, where it is compressed."""
+    return int(np.random.SeedSequence((_UPLOAD, seed, client, update)).generate_state(1, np.uint64)[0])
 
 
 def _rng(*key: int) -> np.random.Generator:

@@ -6,7 +6,7 @@ import time
 import numpy as np
 
 from feddr.checkpoint import encoding
-from feddr.engines.shared.evaluation import Evaluator
+from feddr.engines.shared.measured import Columns, Evaluates, MetricSet
 from feddr.engines.shared.state import RunState
 from feddr.history import History, Row
 
@@ -16,17 +16,28 @@ class Recorder:
 
     Parameters
     ----------
+    evaluator
+        Computes the columns that every history has.
+    metrics
+        Further metrics, which the run was asked for.
     personal
         Whether to evaluate the clients' own models, too.
     """
 
-    def __init__(self, evaluator: Evaluator, personal: bool) -> None:
-        self.evaluator, self.personal = evaluator, personal
+    def __init__(self, evaluator: Evaluates, metrics: MetricSet, personal: bool) -> None:
+        self.evaluator, self.metrics, self.personal = evaluator, metrics, personal
         self.history = History()
         self.begin = time.perf_counter()
+        self._clients: Columns | None = None
+
+    @property
+    def seconds(self) -> float:
+        """Since the start of the run, also where that was in another process."""
+        return time.perf_counter() - self.begin
 
     def evaluate(self, k: int, state: RunState, **columns: float) -> Row:
         """Return the row of round k, which the history does not have yet; metrics may be infinite or NaN."""
+        metrics, self._clients = self.metrics.at(state.server.xbar)
         own = ((i, c.x) for i, c in sorted(state.clients.items()) if hasattr(c, "x"))
         return Row(
             round=k,
@@ -37,7 +48,8 @@ class Recorder:
             skipped=state.skipped,
             **self.evaluator.at(state.server.xbar),
             **(self.evaluator.personal(own) if self.personal else {}),
-            wall_time=time.perf_counter() - self.begin,
+            wall_time=self.seconds,
+            metrics=metrics,
             **columns,
         )
 
@@ -45,15 +57,18 @@ class Recorder:
         """Add a row, and reset the largest error of a prox."""
         state.prox_error = math.nan
         self.history.rows.append(row)
+        if self._clients is not None:
+            self.history.clients.add(row.round, self._clients)
 
     def state_dict(self) -> encoding.Arrays:
         """Return the rows, and the seconds that the run has taken, for a checkpoint."""
         return {
             **encoding.add_prefix("history", encoding.history(self.history)),
-            "seconds": np.array(time.perf_counter() - self.begin),
+            "seconds": np.array(self.seconds),
         }
 
     def load_state_dict(self, arrays: encoding.Arrays) -> None:
         """Load what ``state_dict`` returned."""
-        self.history.rows[:] = encoding.rows(encoding.strip_prefix("history", arrays))
+        found = encoding.rows(encoding.strip_prefix("history", arrays))
+        self.history.rows[:], self.history.clients = found.rows, found.clients
         self.begin = time.perf_counter() - arrays["seconds"].item()

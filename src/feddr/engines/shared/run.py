@@ -9,12 +9,13 @@ from feddr import tree
 from feddr.algorithms import Algorithm, Roles, Uploads
 from feddr.checkpoint import encoding
 from feddr.engines.shared import diagnosis
-from feddr.engines.shared.aggregation import WeightedUpload, finite, weighted_sum, wire_bytes
+from feddr.engines.shared.aggregation import WeightedUpload, finite, upload_bytes, weighted_sum, wire_bytes
 from feddr.engines.shared.client_store import ClientStore
 from feddr.engines.shared.compiled_clients import CompiledClients
 from feddr.engines.shared.errors import DivergedError, inaccurate, shorter, warn_inaccurate
 from feddr.engines.shared.evaluation import Evaluator
 from feddr.engines.shared.executor import ClientExecutor, ClientTask, ClientUpdate
+from feddr.engines.shared.measured import MetricSet
 from feddr.engines.shared.options import EngineOptions
 from feddr.engines.shared.recorder import Recorder
 from feddr.engines.shared.state import RunState
@@ -51,7 +52,8 @@ class Run:
         self.problem, self.algorithm, self.local, self.options = problem, algorithm, local, options
         self.dtype = options.dtype
         evaluator = Evaluator(problem, self.dtype, pool)
-        self.recorder = Recorder(evaluator, options.personal)
+        metrics = MetricSet(problem, evaluator, options.chosen, options.per_client)
+        self.recorder = Recorder(evaluator, metrics, options.personal)
         samples = evaluator.samples if problem.data.on_demand is None else None
         self.clients = CompiledClients(problem, samples, local, self.dtype, algorithm.needs_gradient)
         self.roles = Roles(algorithm, problem.client_weights)
@@ -152,7 +154,9 @@ class Run:
         self.state.bytes_down += clients * wire_bytes(message, self.dtype)
 
     def _count_up(self, update: ClientUpdate) -> None:
-        self._upload_bytes = self._upload_bytes or wire_bytes(update.upload, self.dtype)  # the same for all
+        self._upload_bytes = self._upload_bytes or upload_bytes(
+            self.algorithm, update.upload, self.dtype
+        )  # the same for all
         self.state.bytes_up += self._upload_bytes
         self.state.local_steps += int(update.solution.steps)
 

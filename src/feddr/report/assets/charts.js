@@ -14,7 +14,7 @@ const readPalette = () => {
     heat: of("--heat"),
     ink: of("--text"),
     accent: of("--accent"),
-    test: of("--c4"),
+    test: of("--c1"),
     lines: Array.from({ length: COLOURS }, (_, i) => of(`--c${i}`)),
   };
 };

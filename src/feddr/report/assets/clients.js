@@ -120,9 +120,9 @@ const partTable = (series) => {
           ),
       ),
     ),
-    el(
-      "div",
-      sideways("scroll", "Participation, a table that scrolls sideways"),
+    sideways(
+      "wide-table",
+      "Participation, a table that scrolls sideways",
       tableOf("results", titles, series.map(row)),
     ),
   );

@@ -31,6 +31,7 @@ const drawNav = () => {
     results: "Results",
     curves: "Curves",
     clients: "Clients",
+    fares: "Each client",
     certificates: "Certificate",
     settings: "Settings",
     again: "Run it again",
@@ -64,6 +65,7 @@ const drawAll = (data) => {
     before = shape;
   } else for (const chart of charts) chart.refresh(measured);
   drawClients(data, series);
+  drawFares(series);
   drawCertificates(series);
   drawSettings(data, series);
   drawAgain(data);

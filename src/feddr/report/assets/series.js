@@ -1,4 +1,4 @@
-// The lines of the charts: one for each method of each run, with a colour and a dash of its own.
+// The lines of the charts: one for each method of each run, with the colour of its method and a dash of its own.
 
 const COLOURS = 7;
 const DASHES = [[], [8, 4], [2, 3], [10, 3, 2, 3], [14, 4], [6, 3, 2, 3, 2, 3], [4, 4]];
@@ -15,7 +15,7 @@ const AXES = [
 const seriesOf = (data) => {
   const several = data.runs.length > 1;
   const found = data.runs.flatMap((run) => run.methods.map((method) => ({ run, method })));
-  return found.map(({ run, method }, i) => {
+  return found.map(({ run, method }) => {
     const columns = { ...method.columns };
     const up = columns.bytes_up ?? [],
       down = columns.bytes_down ?? [];
@@ -23,8 +23,8 @@ const seriesOf = (data) => {
     return {
       id: `${run.path} ${method.label}`,
       label: several ? `${run.name}: ${method.label}` : method.label,
-      colour: i % COLOURS,
-      dash: DASHES[(i + Math.floor(i / COLOURS)) % DASHES.length],
+      colour: method.colour,
+      dash: DASHES[method.dash],
       run,
       method,
       columns,
@@ -59,7 +59,7 @@ const panelsOf = (series) => {
     { y: "train_accuracy", title: "Training accuracy", note: "over all samples of all clients", text: share },
     { y: "test_accuracy", title: "Test accuracy", note: "over all test samples", text: share },
     { y: "gradient_mapping", title: "Gradient mapping", note: "its norm; 0 at a stationary point", log: true },
-    sparse && { y: "sparsity", title: "Zeros in the model", note: "share of entries that are exactly 0", text: share },
+    sparse && { y: "sparsity", title: "Zeros in the model", note: "share of exact zeros where g acts", text: share },
     { y: "staleness_mean", title: "Staleness", note: "mean age of updates, in versions of the model" },
     { y: "prox_error", title: "Prox error", note: "largest certified since the last evaluation", log: true },
     { y: "personal_train_loss", title: "Training loss", note: "each client's own model on its own data", log: true },
@@ -76,7 +76,7 @@ const panelsOf = (series) => {
       text: share,
     },
   ];
-  return panels.filter((panel) => panel && has(series, panel.y));
+  return [...panels, ...furtherPanels(series)].filter((panel) => panel && has(series, panel.y));
 };
 
 const swatch = (one) =>

@@ -56,9 +56,9 @@ const matrix = (runs, keys, value) => {
       el("th", { scope: "row" }, key, differs(key) && el("span", { class: "badge" }, "differs")),
       runs.map((run) => el("td", {}, value(run, key) ?? "–")),
     );
-  return el(
-    "article",
-    sideways("card scroll", "Settings, a table that may scroll sideways"),
+  return sideways(
+    "card wide-table",
+    "Settings, a table that may scroll sideways",
     tableOf("settings", ["Setting", ...runs.map((run) => run.name)], keys.map(row)),
   );
 };
@@ -77,9 +77,9 @@ const methods = (series) => {
       ),
     );
   const titles = [series.length > 1 ? "Methods" : "Method", "algorithm", ...own];
-  return el(
-    "article",
-    sideways("card scroll", "Methods, a table that may scroll sideways"),
+  return sideways(
+    "card wide-table",
+    "Methods, a table that may scroll sideways",
     tableOf("settings", titles, series.map(row)),
   );
 };

@@ -56,10 +56,12 @@ const drawResults = (series) => {
   const apart = ["data", "model", "g", "weights"].filter(
     (key) => new Set(shown.map((one) => one.run.settings.find(([name]) => name === key)?.[1])).size > 1,
   );
-  const rivals = apart.length ? [] : shown.filter((one) => WHOLE.includes(one.method.status));
+  const ended = apart.length ? [] : shown.filter((one) => WHOLE.includes(one.method.status));
+  const lengths = [...new Set(ended.map((one) => one.last.round))].sort((a, b) => a - b);
+  const rivals = lengths.length > 1 ? [] : ended;
   const drawn = panelsOf(shown).map((panel) => panel.y);
   const idle = ["train_loss", "sparsity"].filter((key) => !drawn.includes(key)); // F again, or no zeros anywhere
-  const measures = MEASURES.filter(({ key }) => !idle.includes(key) && shown.some((one) => known(one.last[key])));
+  const measures = [...MEASURES, ...furtherMeasures(shown)].filter(({ key }) => !idle.includes(key) && shown.some((one) => known(one.last[key])));
   const notes = shown
     .filter((one) => one.method.reason)
     .map((one) =>
@@ -67,6 +69,10 @@ const drawResults = (series) => {
     );
   if (apart.length) {
     const why = `These runs differ in ${apart.join(", ")}: they solve different problems, and none is marked as the best.`;
+    notes.unshift(el("p", { class: "note" }, why));
+  }
+  if (lengths.length > 1) {
+    const why = `These runs are of different length, ${listed(lengths.map(whole))} rounds or updates: none is marked as the best.`;
     notes.unshift(el("p", { class: "note" }, why));
   }
   put(byId("results-body"), shown.length === 1 ? tiles(shown[0], measures) : table(shown, measures, rivals), notes);
@@ -83,7 +89,9 @@ const tiles = (one, measures) => [
   ),
 ];
 
-// The best of a column stands out, among methods that have run to their end on one problem.
+const listed = (words) => `${words.slice(0, -1).join(", ")} and ${words.at(-1)}`;
+
+// The best of a column stands out, among methods that have run to their end on one problem, as long as each other.
 const table = (series, measures, rivals) => {
   const best = (measure) => {
     const values = rivals.map((one) => one.last[measure.key]).filter(known);
@@ -106,9 +114,9 @@ const table = (series, measures, rivals) => {
       el("th", { scope: "row" }, named(one), badge(one.method)),
       measures.map((measure, i) => cell(one, measure, tops[i])),
     );
-  return el(
-    "div",
-    sideways("card scroll", "Results, a table that scrolls sideways"),
+  return sideways(
+    "card wide-table",
+    "Results, a table that scrolls sideways",
     tableOf("results", ["Method", ...measures.map((measure) => measure.title)], series.map(row)),
   );
 };

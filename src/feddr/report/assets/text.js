@@ -27,7 +27,20 @@ const tableOf = (kind, titles, rows) =>
     ),
     el("tbody", {}, rows),
   );
-const sideways = (kind, label) => ({ class: kind, tabindex: 0, role: "region", "aria-label": label });
+// A box that scrolls sideways shows that it does: what lies beyond an edge fades out there, and a line below says so.
+const sideways = (kind, label, ...children) => {
+  const box = el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": label }, children);
+  const hint = el("p", { class: "more", "aria-hidden": "true", hidden: true }, "swipe or scroll sideways for more →");
+  const look = () => {
+    const rest = box.scrollWidth - box.clientWidth;
+    box.classList.toggle("before", box.scrollLeft > 2);
+    box.classList.toggle("after", box.scrollLeft < rest - 2);
+    hint.hidden = rest <= 2;
+  };
+  box.addEventListener("scroll", look, { passive: true });
+  new ResizeObserver(look).observe(box);
+  return el("div", { class: kind }, box, hint);
+};
 const svg = (tag, attributes = {}, ...children) =>
   fill(document.createElementNS("http://www.w3.org/2000/svg", tag), attributes, children);
 const byId = (id) => document.getElementById(id);

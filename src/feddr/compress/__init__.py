@@ -1,0 +1,19 @@
+"""Compression of uploads: fewer bytes on the way to the server, with error feedback.
+
+An algorithm with ``upload=Quantised(4)`` sends C(target - counted) and both sides add it to what the server counts for
+the client. What C leaves out is still in the difference of the next update, so nothing is lost for good. That is error
+feedback, without a variable of its own wherever the server counts a value for each client.
+
+Its modules::
+
+    compressor     the base class, the frame of an encoded message, and the feedback step
+    quantised      few bits for each number
+    sparse         few of the numbers, the largest or random ones
+    bits           whole numbers of a few bits, packed into bytes
+"""
+
+from feddr.compress.compressor import Compressor, EncodingError, feedback
+from feddr.compress.quantised import Quantised
+from feddr.compress.sparse import RandomK, TopK
+
+__all__ = ["Compressor", "EncodingError", "Quantised", "RandomK", "TopK", "feedback"]

@@ -1,0 +1,226 @@
+"""The preparation that all sites agree on from their statistics, without sharing rows: that of the pooled rows.
+
+The same functions prepare a table that is in one place, as if it were a single site, so both give the same numbers.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from feddr.preparation import columns as cols
+from feddr.preparation.columns import CategoricalColumn, Category, NumericColumn
+from feddr.preparation.preparation import Preparation, as_column, place_of
+from feddr.preparation.statistics import Moments, SiteStatistics
+
+
+def common_preparation(
+    sites: Sequence[SiteStatistics],
+    *,
+    standardise: bool = False,
+    medians: Mapping[str, float] | None = None,
+    reference: Literal["first", "none"] | Mapping[str, Category] = "none",
+    unknown: Literal["refuse", "zeros"] = "refuse",
+    label: str = "",
+) -> Preparation:
+    """Return the preparation of all sites together: that of the pooled rows, from their statistics alone.
+
+    Parameters
+    ----------
+    sites
+        The statistics of each site, with the same columns.
+    standardise
+        Whether to subtract the mean of each feature over all sites' training rows and divide by its deviation.
+    medians
+        What replaces missing numbers, as ``common_medians`` finds it; None to refuse missing values.
+    reference
+        ``"first"``: the first category of each column has no feature; or the category for some columns by name.
+    unknown
+        As in ``Preparation``.
+    label
+        Name of the column to predict.
+
+    Raises
+    ------
+    ValueError
+        Where sites have different columns, or a value is missing and there are no medians.
+
+    Examples
+    --------
+    >>> from feddr.preparation import site_statistics
+    >>> sites = [site_statistics({"age": [40.0]}, ["age"]), site_statistics({"age": [50.0, 60.0]}, ["age"])]
+    >>> common_preparation(sites, standardise=True).mean
+    (50.0,)
+    """
+    if not sites:
+        raise ValueError("A common preparation needs the statistics of a site, got none.")
+    kinds = [(tuple(site.numeric), tuple(site.categorical)) for site in sites]
+    for i, kind in enumerate(kinds):
+        if kind != kinds[0]:
+            raise ValueError(f"Sites need the same columns in one order, site {i} has {kind}, site 0 has {kinds[0]}.")
+    if isinstance(reference, Mapping):
+        strange = [name for name in reference if name not in sites[0].categorical]
+        if strange:
+            raise ValueError(f"reference must name categorical columns, got {strange[0]}; name it as categorical.")
+    elif reference not in ("first", "none"):
+        raise ValueError(f'reference must be "first", "none" or a category for each column, got {reference!r}.')
+    columns: list[NumericColumn | CategoricalColumn] = []
+    mean: list[float] = []
+    variance: list[float] = []
+    for name in sites[0].numeric:
+        total = sum((site.numeric[name] for site in sites), Moments(0, 0, 0.0, 0.0))
+        if medians is None and total.missing:
+            raise ValueError(f'Column {name} misses {total.missing} values; fill them in, or use missing="median".')
+        column = NumericColumn(name)
+        if medians is not None:
+            column = NumericColumn(name, medians[name], indicator=total.missing > 0)
+        filled = total.filled(column.median or 0.0)
+        mean.append(filled.mean)
+        variance.append(filled.squares / max(filled.known, 1))
+        if column.indicator:
+            share = total.missing / filled.known
+            mean.append(share)
+            variance.append(share * (1 - share))
+        columns.append(column)
+    for name in sites[0].categorical:
+        counts = _pooled([site.categorical[name] for site in sites])
+        chosen = reference.get(name) if isinstance(reference, Mapping) else None
+        if reference == "first":
+            chosen = next((c for c in counts if c is not None), None)
+        if None in counts and medians is None:
+            raise ValueError(f'Column {name} misses values; fill them in, or use missing="median".')
+        coded = CategoricalColumn(name, tuple(counts), chosen)
+        rows = max(sum(counts.values()), 1)
+        mean += [counts[level] / rows for level in coded.levels]
+        variance += [counts[level] / rows * (1 - counts[level] / rows) for level in coded.levels]
+        columns.append(coded)
+    classes = _ordered([c for site in sites for c in site.classes])
+    if not standardise:
+        mean = variance = []
+    scale = [_deviation(m, v) for m, v in zip(mean, variance, strict=True)]
+    return Preparation(
+        tuple(columns), tuple(mean), tuple(scale), label, tuple(c for c in classes if c is not None), unknown
+    )
+
+
+def count_at_most(table: Any, thresholds: Mapping[str, float], rows: NDArray[np.int64] | None = None) -> dict[str, int]:
+    """Return how many known numbers of each column of a site are at most its threshold.
+
+    Examples
+    --------
+    >>> count_at_most({"age": [40.0, None, 60.0]}, {"age": 50.0})
+    {'age': 1}
+    """
+    place = place_of(table)
+    found = {name: cols.numbers(name, as_column(table[name]), place, missing=True) for name in thresholds}
+    return {name: int(np.sum((v if rows is None else v[rows]) <= thresholds[name])) for name, v in found.items()}
+
+
+def array_scaling(x: NDArray[Any], rows: NDArray[np.int64]) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Return mean and deviation of each column of an array over some rows."""
+    chosen = x[rows]
+    mean, variance = chosen.mean(axis=0, dtype=np.float64), chosen.var(axis=0, dtype=np.float64)
+    return tuple(mean.tolist()), tuple(_deviation(m, v) for m, v in zip(mean.tolist(), variance.tolist(), strict=True))
+
+
+def pooled_medians(table: Any, names: Sequence[str], rows: NDArray[np.int64]) -> dict[str, float]:
+    """Return the median of the known numbers of each column of a table that is in one place."""
+    place, found = place_of(table), {}
+    for name in names:
+        values = cols.numbers(name, as_column(table[name]), place, missing=True)[rows]
+        _check_known(name, int(np.sum(~np.isnan(values))))
+        found[name] = float(np.nanmedian(values))
+    return found
+
+
+def common_medians(
+    known: Mapping[str, int], ask: Callable[[Mapping[str, float]], Mapping[str, int]]
+) -> dict[str, float]:
+    """Return the exact median of each column over all sites, by bisection, from counts alone.
+
+    Parameters
+    ----------
+    known
+        Number of known values of each column, over all sites.
+    ask
+        From a threshold for each column to how many values of all sites are at most that: the sum of the sites'
+        ``count_at_most``. It is asked 128 times.
+
+    Notes
+    -----
+    A site tells nothing but counts, but many of them: together they give the median itself, which may be a value of one
+    person, as the median of the pooled rows may be.
+
+    Raises
+    ------
+    ValueError
+        With a column of which no site has a value.
+
+    Examples
+    --------
+    >>> sites = [{"age": [40.0, 50.0]}, {"age": [80.0]}]
+    >>> def ask(thresholds):
+    ...     return {"age": sum(count_at_most(site, thresholds)["age"] for site in sites)}
+    >>> common_medians({"age": 3}, ask)
+    {'age': 50.0}
+    """
+    for name, count in known.items():
+        _check_known(name, count)
+    lower = _order_statistics({name: (count + 1) // 2 for name, count in known.items()}, ask)
+    upper = _order_statistics({name: count // 2 + 1 for name, count in known.items()}, ask)
+    return {name: 0.5 * lower[name] + 0.5 * upper[name] for name in known}
+
+
+def _check_known(name: str, count: int) -> None:
+    if count == 0:
+        raise ValueError(f"Column {name} needs a value in at least one training row, it has none; leave it out.")
+
+
+def _order_statistics(
+    ranks: Mapping[str, int], ask: Callable[[Mapping[str, float]], Mapping[str, int]]
+) -> dict[str, float]:
+    """Return the value of this rank in each column: the least number that so many values are at most equal to."""
+    # Bisection over the numbers of 64 bits in their order, so that 64 questions end at the value itself.
+    low = dict.fromkeys(ranks, _position(-math.inf))
+    high = dict.fromkeys(ranks, _position(math.inf))
+    for _ in range(64):
+        middle = {name: (low[name] + high[name]) // 2 for name in ranks}
+        counts = ask({name: _float(middle[name]) for name in ranks})
+        for name, rank in ranks.items():
+            if counts[name] >= rank:
+                high[name] = middle[name]
+            else:
+                low[name] = middle[name]
+    return {name: _float(high[name]) for name in ranks}
+
+
+def _position(value: float) -> int:
+    """Return the place of a number among all numbers of 64 bits."""
+    bits = int(np.float64(value).view(np.int64))
+    return bits if bits >= 0 else -(bits & 0x7FFFFFFFFFFFFFFF)
+
+
+def _float(position: int) -> float:
+    bits = np.int64(abs(position)).view(np.float64)
+    return float(bits if position >= 0 else -bits)
+
+
+def _deviation(mean: float, variance: float) -> float:
+    """Return the square root of the variance, or 1 for a feature that is the same in all rows up to rounding."""
+    deviation = math.sqrt(max(variance, 0.0))
+    return deviation if deviation > 1e-12 * abs(mean) else 1.0
+
+
+def _pooled(sites: Sequence[Sequence[tuple[Category | None, int]]]) -> dict[Category | None, int]:
+    order = _ordered([category for counts in sites for category, _ in counts])
+    total = dict.fromkeys(map(cols.key, order), 0)
+    for counts in sites:
+        for category, count in counts:
+            total[cols.key(category)] += count
+    return {category: total[cols.key(category)] for category in order}
+
+
+def _ordered(categories: Sequence[Category | None]) -> list[Category | None]:
+    return cols.levels(np.array([*categories, None], object)[:-1])

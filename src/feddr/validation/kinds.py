@@ -1,0 +1,60 @@
+"""Validation of kinds: a class where an instance is wanted, a module of another library where a model is."""
+
+from typing import Any
+
+_WAYS = {
+    "torch": "use feddr.models.from_torch(module, example), or feddr.torch.TorchProblem(module, data)",
+    "flax": "use feddr.models.from_flax(module, example)",
+    "equinox": "use feddr.models.from_equinox(build, example)",
+    "sklearn": "use feddr.estimators, or feddr.models.linear and softmax",
+    "feddr": "call it with its sizes first, as in feddr.models.mlp([60, 32, 10])",
+}
+"""From a library to what is made of its models here."""
+
+
+def instance(what: str, given: Any, kind: type | None = None, remedy: str = "") -> None:
+    """Refuse a class where something made of it is wanted, and what is not of a kind.
+
+    Examples
+    --------
+    >>> instance("g", dict)
+    Traceback (most recent call last):
+    ValueError: g must be an instance, got the class dict; write dict(...).
+    """
+    if isinstance(given, type):
+        raise ValueError(f"{what} must be an instance, got the class {given.__name__}; write {given.__name__}(...).")
+    if kind is not None and not isinstance(given, kind):
+        raise ValueError(f"{what} must be a {kind.__name__}, got a {type(given).__name__}; {remedy}.")
+
+
+def model(given: Any, kind: type) -> None:
+    """Refuse what is not a model of feddr, with the way from there to one.
+
+    Examples
+    --------
+    >>> model([1], tuple)
+    Traceback (most recent call last):
+    ValueError: model must be a feddr.models.Model, got a list; give Model(init, apply, num_outputs).
+    """
+    if isinstance(given, kind):
+        return
+    made = given if isinstance(given, type) else type(given)
+    homes = [getattr(given, "__module__", ""), *(one.__module__ for one in made.__mro__)]
+    ways = [_WAYS[top] for top in (str(home).split(".")[0] for home in homes) if top in _WAYS]
+    what = f"{'the class' if isinstance(given, type) else 'a'} {made.__name__}"
+    if callable(given) and made.__name__ == "function":
+        what = f"the function {given.__name__}"
+    way = ways[0] if ways else "give Model(init, apply, num_outputs)"
+    raise ValueError(f"model must be a feddr.models.Model, got {what}; {way}.")
+
+
+def missing(what: str, package: str, install: str) -> ModuleNotFoundError:
+    """Return the error for a package that is not installed.
+
+    Examples
+    --------
+    >>> raise missing("feddr.torch", "torch", "'feddr[torch]'")
+    Traceback (most recent call last):
+    ModuleNotFoundError: feddr.torch needs torch, which is not installed; pip install 'feddr[torch]'.
+    """
+    return ModuleNotFoundError(f"{what} needs {package}, which is not installed; pip install {install}.", name=package)

@@ -1,0 +1,163 @@
+"""Convolutions as products of matrices, and pooling without overlap as a few comparisons, for CPUs.
+
+Within a loop XLA computes a convolution on a CPU ten times slower than outside of one, and its gradients above all
+(docs/PERFORMANCE.md). These are the same sums, made of slices and products, and JAX differentiates them as such.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from feddr.xla.dense import dense
+
+MOST_TAPS = 64
+"""Taps of a kernel, or entries of a pooling window, each of which costs the compiler some time."""
+
+
+def is_product(x: Any, weight: Any, settings: dict[str, Any]) -> bool:
+    """Return whether ``convolution`` takes a convolution: real numbers of one type, one or two dimensions in space.
+
+    Parameters
+    ----------
+    x, weight
+        Shapes and types of the operands.
+    settings
+        The parameters of ``lax.conv_general_dilated_p``.
+    """
+    types = {x.dtype, weight.dtype, settings["preferred_element_type"] or x.dtype}
+    _, _, *taps = (weight.shape[axis] for axis in settings["dimension_numbers"].rhs_spec)
+    return (
+        len(taps) in (1, 2)
+        and len(types) == 1
+        and jnp.issubdtype(x.dtype, jnp.floating)
+        and settings["batch_group_count"] == 1
+        and math.prod(taps) <= MOST_TAPS
+        and x.size * weight.size > 0
+        and min(_out_shape(x, weight, settings)) > 0
+    )
+
+
+def convolution(x: jax.Array, weight: jax.Array, settings: dict[str, Any]) -> jax.Array:
+    """Return what ``lax.conv_general_dilated_p.bind(x, weight, **settings)`` does, as a product with columns.
+
+    A row of the columns holds the entries of x under the window at one place; with groups, those of one group. A layer
+    in which each channel is its own group is a sum over the taps instead.
+    """
+    numbers, groups = settings["dimension_numbers"], settings["feature_group_count"]
+    batch, feature, *space = numbers.lhs_spec
+    outputs, inputs, *taps = numbers.rhs_spec
+    x = jnp.transpose(x, (batch, *space, feature))
+    weight = jnp.transpose(weight, (*taps, inputs, outputs))
+    margins = [(low, high, d - 1) for (low, high), d in zip(settings["padding"], settings["lhs_dilation"], strict=True)]
+    x = lax.pad(x, jnp.zeros((), x.dtype), [(0, 0, 0), *margins, (0, 0, 0)])
+    counts = weight.shape[:-2]
+    steps = list(zip(settings["window_strides"], settings["rhs_dilation"], counts, strict=True))
+    if groups > 1 and weight.shape[-2] == 1:
+        found = _by_tap(x, weight, steps)
+    else:
+        *rows, channels = x.shape
+        columns = _columns(x.reshape(*rows, groups, channels // groups), steps)
+        *rows, _, width = columns.shape
+        if groups == 1:
+            found = dense(columns.reshape(-1, width), weight.reshape(width, -1))
+        else:
+            kernels = weight.reshape(width, groups, -1)
+            found = jnp.einsum("rgk,kgo->rgo", columns.reshape(-1, groups, width), kernels)
+        found = found.reshape(*rows, weight.shape[-1])
+    out_batch, out_feature, *out_space = numbers.out_spec
+    order = [0] * found.ndim
+    for axis, place in enumerate((out_batch, *out_space, out_feature)):
+        order[place] = axis
+    return jnp.transpose(found, order)
+
+
+def _columns(x: jax.Array, steps: Sequence[tuple[int, int, int]]) -> jax.Array:
+    """Return the windows of x (rows, space, groups, channels), of shape (rows, places, groups, taps x channels).
+
+    One dimension after the other: few long slices are copied faster than many short ones, and compile faster.
+    """
+    for axis in range(len(steps), 0, -1):
+        if steps[axis - 1] != (1, 1, 1):
+            x = jnp.concatenate(_shifted(x, axis, *steps[axis - 1]), axis=-1)
+    return x
+
+
+def _by_tap(x: jax.Array, weight: jax.Array, steps: Sequence[tuple[int, int, int]]) -> jax.Array:
+    """Return the convolution of each channel with its own kernels."""
+    x = jnp.repeat(x, weight.shape[-1] // x.shape[-1], axis=-1)
+    slices = [x]
+    for axis, step in enumerate(steps, 1):
+        slices = [shifted for each in slices for shifted in _shifted(each, axis, *step)]
+    taps = weight.reshape(-1, weight.shape[-1])
+    total = slices[0] * taps[0]
+    for tap, each in enumerate(slices[1:], 1):
+        total = total + each * taps[tap]
+    return total
+
+
+def _shifted(x: jax.Array, axis: int, stride: int, dilation: int, taps: int) -> list[jax.Array]:
+    """Return the entries that each tap of a window meets along an axis."""
+    places = (x.shape[axis] - dilation * (taps - 1) - 1) // stride + 1
+    begins = range(0, dilation * taps, dilation)
+    return [lax.slice_in_dim(x, i, i + stride * (places - 1) + 1, stride, axis) for i in begins]
+
+
+def _out_shape(x: Any, weight: Any, settings: dict[str, Any]) -> list[int]:
+    """Return the number of places of the window in each dimension of space."""
+    numbers = settings["dimension_numbers"]
+    found = []
+    for i, (at, tap) in enumerate(zip(numbers.lhs_spec[2:], numbers.rhs_spec[2:], strict=True)):
+        size = settings["lhs_dilation"][i] * (x.shape[at] - 1) + 1 + sum(settings["padding"][i])
+        reach = settings["rhs_dilation"][i] * (weight.shape[tap] - 1) + 1
+        found.append((size - reach) // settings["window_strides"][i] + 1 if size >= reach else 0)
+    return found
+
+
+def is_apart(x: Any, settings: dict[str, Any]) -> bool:
+    """Return whether the windows of a pooling lie side by side, so that ``pooling`` takes it.
+
+    Parameters
+    ----------
+    x
+        Shape and type of the operand.
+    settings
+        The parameters of ``lax.reduce_window_max_p`` or ``lax.reduce_window_sum_p``.
+    """
+    window = settings["window_dimensions"]
+    padded = zip(x.shape, settings["padding"], window, strict=True)
+    return (
+        tuple(window) == tuple(settings["window_strides"])
+        and {*settings["base_dilation"], *settings["window_dilation"]} <= {1}
+        and jnp.issubdtype(x.dtype, jnp.floating)
+        and math.prod(window) <= MOST_TAPS
+        and all(low >= 0 and high >= 0 and low + size + high >= wide for size, (low, high), wide in padded)
+    )
+
+
+def pooling(x: jax.Array, settings: dict[str, Any], largest: bool) -> jax.Array:
+    """Return the largest entry, or the sum, of each window; windows lie side by side.
+
+    The gradient of a largest entry belongs to the first of equal ones, as in XLA.
+    """
+    window = settings["window_dimensions"]
+    nothing = jnp.asarray(-jnp.inf if largest else 0, x.dtype)
+    x = lax.pad(x, nothing, [(low, high, 0) for low, high in settings["padding"]])
+    counts = [size // wide for size, wide in zip(x.shape, window, strict=True)]
+    x = x[tuple(slice(count * wide) for count, wide in zip(counts, window, strict=True))]
+    x = x.reshape([size for pair in zip(counts, window, strict=True) for size in pair])
+    entries = [x]
+    for axis in range(len(window)):  # an axis of the windows is taken out, which is then the next one's place
+        entries = [lax.index_in_dim(each, i, axis + 1, keepdims=False) for each in entries for i in range(window[axis])]
+    choose: Callable[[jax.Array, jax.Array], jax.Array] = _first_largest if largest else jnp.add
+    found = entries[0]
+    for entry in entries[1:]:
+        found = choose(found, entry)
+    return found
+
+
+def _first_largest(a: jax.Array, b: jax.Array) -> jax.Array:
+    return jnp.where((a >= b) | (a != a), a, b)  # a NaN stays one

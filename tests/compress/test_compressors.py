@@ -1,0 +1,184 @@
+"""Compressors: decoding gives what was compressed, to the last bit, in as many bytes as said, and it contracts."""
+
+import zlib
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+from numpy.typing import NDArray
+
+from feddr.compress import Compressor, EncodingError, Quantised, RandomK, TopK, feedback
+from feddr.compress import bits as packing
+
+COMPRESSORS: list[Compressor] = [
+    Quantised(2),
+    Quantised(3, block=5),
+    Quantised(4),
+    Quantised(8, block=7),
+    Quantised(16),
+    Quantised(4, stochastic=True),
+    TopK(0.01),
+    TopK(0.3),
+    TopK(1.0),
+    TopK(0.3, Quantised(4)),
+    RandomK(0.2),
+    RandomK(0.5, Quantised(6, block=4)),
+]
+RANDOM = [one for one in COMPRESSORS if isinstance(one, RandomK) or getattr(one, "stochastic", False)]
+SURE = [one for one in COMPRESSORS if one not in RANDOM]
+EACH = pytest.mark.parametrize("compressor", COMPRESSORS, ids=str)
+Upload = dict[str, NDArray[np.floating]]
+
+
+@st.composite
+def uploads(draw: st.DrawFn) -> Upload:
+    dtype = draw(st.sampled_from([np.float32, np.float64]))
+    shapes = draw(st.lists(arrays.array_shapes(min_dims=0, max_dims=2, min_side=0, max_side=6), min_size=1, max_size=3))
+    numbers = st.floats(-(2.0**90), 2.0**90, width=32, allow_subnormal=False)
+    return {str(k): draw(arrays.arrays(dtype, shape, elements=numbers)) for k, shape in enumerate(shapes)}
+
+
+@EACH
+@settings(max_examples=25)
+@given(upload=uploads(), key=st.integers(0, 2**64 - 1))
+def test_decoding_gives_what_was_compressed_in_as_many_bytes_as_said(
+    compressor: Compressor, upload: Upload, key: int
+) -> None:
+    message = compressor.encode(upload, key)
+    assert len(message) == compressor.num_bytes(upload)
+    decoded, compressed = compressor.decode(message, upload), compressor.compress(upload, key)
+    for name, leaf in upload.items():
+        assert decoded[name].dtype == compressed[name].dtype == leaf.dtype
+        assert decoded[name].shape == leaf.shape
+        assert decoded[name].tobytes() == compressed[name].tobytes()
+
+
+@pytest.mark.parametrize("compressor", SURE, ids=str)
+@settings(max_examples=25)
+@given(upload=uploads())
+def test_what_is_left_out_is_at_most_the_share_that_is_promised(compressor: Compressor, upload: Upload) -> None:
+    upload = {name: leaf.astype(np.float64) for name, leaf in upload.items()}
+    sent = compressor.compress(upload)
+    left = sum(float(np.sum((leaf - sent[name]) ** 2)) for name, leaf in upload.items())
+    whole = sum(float(np.sum(leaf**2)) for leaf in upload.values())
+    assert left <= (1.0 - compressor.contraction(upload)) * whole * (1 + 1e-12) + 1e-25 * whole
+
+
+@pytest.mark.parametrize("compressor", RANDOM, ids=str)
+def test_so_is_the_mean_of_what_random_choices_leave_out(compressor: Compressor) -> None:
+    """Over 2,000 draws, on a vector with entries of many sizes, within five standard errors."""
+    upload = np.random.default_rng(1).normal(size=40) * np.logspace(-3, 0, 40)
+    lost = np.array([float(np.sum((upload - compressor.compress(upload, key)) ** 2)) for key in range(2000)])
+    most = (1.0 - compressor.contraction(upload)) * float(np.sum(upload**2))
+    assert lost.mean() <= most + 5 * lost.std() / np.sqrt(len(lost))
+
+
+def test_random_rounding_is_right_on_average_up_to_its_scaling() -> None:
+    compressor, upload = Quantised(3, stochastic=True), np.array([0.9, 0.1, -0.4, 0.02])
+    mean = np.mean([compressor.compress(upload, key) for key in range(5000)], axis=0)
+    np.testing.assert_allclose(mean / compressor.contraction(upload), upload, atol=0.02)
+
+
+def test_random_positions_are_fair_and_follow_from_the_key() -> None:
+    compressor, upload = RandomK(0.25), np.ones(8)
+    sent = [compressor.compress(upload, key) for key in range(2000)]
+    assert all(one.sum() == 2 for one in sent)
+    np.testing.assert_allclose(np.mean(sent, axis=0), 0.25, atol=5 * np.sqrt(0.25 * 0.75 / 2000))
+    assert compressor.compress(upload, 3).tolist() == sent[3].tolist()
+
+
+@EACH
+def test_feedback_sends_everything_in_time(compressor: Compressor) -> None:
+    """|target - counted|^2 shrinks by 1 - delta in each step, on average."""
+    rng = np.random.default_rng(0)
+    target = {"weight": rng.normal(size=(4, 5)), "bias": rng.normal(size=3)}
+    counted = {"weight": np.zeros((4, 5)), "bias": np.zeros(3)}
+    for key in range(1000):
+        counted = feedback(compressor, target, counted, key)
+    for name, leaf in target.items():
+        np.testing.assert_allclose(counted[name], leaf, atol=1e-12)
+
+
+def test_without_a_compressor_the_target_is_counted() -> None:
+    target = np.ones(3)
+    assert feedback(None, target, np.zeros(3)) is target
+
+
+@EACH
+def test_damage_and_truncation_are_refused(compressor: Compressor) -> None:
+    upload = np.random.default_rng(0).normal(size=50).astype(np.float32)
+    message = compressor.encode(upload, 5)
+    for wrong in (b"", message[:-1], message + b"\0"):
+        with pytest.raises(EncodingError, match="bytes, got"):
+            compressor.decode(wrong, upload)
+    for place in range(len(message)):
+        damaged = bytearray(message)
+        damaged[place] ^= 16
+        with pytest.raises(EncodingError):
+            compressor.decode(bytes(damaged), upload)
+
+
+def _forged(compressor: Compressor, payload: bytes) -> bytes:
+    return b"fdc" + bytes([compressor.kind]) + zlib.crc32(payload).to_bytes(4, "little") + payload
+
+
+@pytest.mark.parametrize(
+    ("compressor", "payload", "reason"),
+    [
+        (Quantised(4), np.array([np.nan], np.float32).tobytes() + b"\x77\x70", "scales"),
+        (Quantised(4), np.array([-1.0], np.float32).tobytes() + b"\x77\x70", "scales"),
+        (Quantised(4), np.array([1.0], np.float32).tobytes() + b"\xff\xf0", "at most 14"),
+        (TopK(0.5), b"\xf0" + np.zeros(2, np.float32).tobytes(), "positions"),
+        (TopK(0.5), b"\x10" + np.array([np.inf, 0.0], np.float32).tobytes(), "finite"),
+    ],
+    ids=str,
+)
+def test_messages_with_a_right_checksum_and_wrong_contents_are_refused(
+    compressor: Compressor, payload: bytes, reason: str
+) -> None:
+    size = 3 if isinstance(compressor, Quantised) else 4
+    with pytest.raises(EncodingError, match=reason):
+        compressor.decode(_forged(compressor, payload), np.zeros(size, np.float32))
+
+
+def test_another_compressor_of_the_same_length_is_refused() -> None:
+    upload = np.zeros(16, np.float32)
+    message = bytearray(Quantised(4).encode(upload))
+    message[3] = 2
+    with pytest.raises(EncodingError, match="begins with"):
+        Quantised(4).decode(bytes(message), upload)
+
+
+def test_an_upload_that_is_not_finite_is_refused_by_the_encoder_and_kept_by_the_simulation() -> None:
+    """A simulation finds the client that sent a NaN by looking at what arrived."""
+    upload = np.array([1.0, np.nan, 2.0])
+    with pytest.raises(ValueError, match="NaN or an infinity"):
+        Quantised(4).encode(upload)
+    for compressor in COMPRESSORS:
+        assert np.isnan(compressor.compress(upload)).tolist() == [False, True, False]
+
+
+@given(count=st.integers(0, 30), bits=st.integers(1, 40), seed=st.integers(0, 100))
+def test_packed_numbers_come_back(count: int, bits: int, seed: int) -> None:
+    numbers = np.random.default_rng(seed).integers(0, 2**bits, count, dtype=np.uint64)
+    packed = packing.pack(numbers, bits)
+    assert len(packed) == packing.num_bytes(count, bits)
+    assert packing.unpack(packed, count, bits).tolist() == numbers.tolist()
+
+
+@pytest.mark.parametrize(
+    ("make", "reason"),
+    [
+        (lambda: Quantised(1), "bits must be"),
+        (lambda: Quantised(17), "from 2 to 16, got 17"),
+        (lambda: Quantised(4, block=0), "block must be"),
+        (lambda: TopK(0.0), r"share must be in \(0, 1\], got 0"),
+        (lambda: RandomK(1.5), r"share must be in \(0, 1\], got 1.5"),
+    ],
+)
+def test_settings_out_of_range_are_refused(make: Callable[[], Compressor], reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        make()
