@@ -1,31 +1,35 @@
 """Put the numbers and pictures of ``feddr reproduce`` into docs/REPRODUCTION.md: python docs/fill_reproduction.py OUT.
 
-Between ``<!-- summary -->`` and ``<!-- end -->`` comes ``OUT/summary.md``, between ``<!-- figures -->`` and
-``<!-- end -->`` a section for each figure of which a row is complete with one seed, with its pictures, so that no
-number is written by hand and nothing is shown that was not run.
+A figure of which a row is complete with one seed in OUT takes the place of what the page has for it; figures that are
+not in OUT stay as they are. The standings of all figures are kept in docs/reproduction.csv, from which the summary at
+the top of the page is written, so that no number is written by hand and nothing is shown that was not run.
 """
 
-import csv
 import re
 import shutil
 import sys
 from pathlib import Path
 
-from feddr.reproduce import FIGURES
+from feddr.reproduce import FIGURES, standings
 
 PAGE = Path(__file__).parent / "REPRODUCTION.md"
+RANKINGS = PAGE.with_name("reproduction.csv")
 PICTURES = PAGE.parent / "pictures" / "reproduction"
 WHERE = {"xbar": "at xbar", "personal": "own models", "curve": "sparsity against accuracy"}
 
 
 def main(out: Path) -> None:
     """Fill the page from a folder of results."""
-    shutil.rmtree(PICTURES, ignore_errors=True)
-    PICTURES.mkdir(parents=True)
-    ready = [name for name in FIGURES if (out / name / "shows.md").exists() and _complete(out, name)]
     text = PAGE.read_text(encoding="utf-8")
-    text = _fill(text, "summary", (out / "summary.md").read_text(encoding="utf-8"))
-    text = _fill(text, "figures", "\n\n".join(_section(out / name) for name in ready))
+    new = standings.read(out / "summary.csv")
+    ready = [name for name in FIGURES if (out / name / "shows.md").exists() and _complete(out, name, new)]
+    rankings = [one for one in standings.read(RANKINGS) if one.figure not in ready]
+    rankings += [one for one in new if one.figure in ready]
+    rankings.sort(key=lambda one: list(FIGURES).index(one.figure))
+    standings.write(RANKINGS, rankings)
+    sections = _sections(text) | {name: _section(out / name) for name in ready}
+    text = _fill(text, "summary", standings.describe(rankings))
+    text = _fill(text, "figures", "\n\n".join(sections[name] for name in FIGURES if name in sections))
     PAGE.write_text(text, encoding="utf-8")
 
 
@@ -34,12 +38,18 @@ def _fill(text: str, block: str, body: str) -> str:
     return re.sub(pattern, lambda _: f"<!-- {block} -->\n\n{body.strip()}\n\n<!-- end -->", text, flags=re.DOTALL)
 
 
-def _complete(out: Path, name: str) -> bool:
+def _sections(text: str) -> dict[str, str]:
+    """Return the section that the page has for each figure."""
+    (body,) = re.findall(r"<!-- figures -->\n(.*?)<!-- end -->", text, flags=re.DOTALL)
+    sections = [part.strip() for part in re.split(r"\n(?=## )", body) if part.strip()]
+    return {re.findall(r"\(`([\w-]+)`\)$", part.partition("\n")[0])[0]: part for part in sections}
+
+
+def _complete(out: Path, name: str, new: list[standings.BudgetRanking]) -> bool:
     """Return whether the summary ranks the figure, or, where it has no ranks, whether there are any runs."""
-    if not FIGURES[name].budgets:
-        return "Means over" in (out / name / "shows.md").read_text(encoding="utf-8")
-    with open(out / "summary.csv", newline="", encoding="utf-8") as file:
-        return any(line["figure"] == name for line in csv.DictReader(file))
+    if FIGURES[name].budgets:
+        return any(one.figure == name for one in new)
+    return "Means over" in (out / name / "shows.md").read_text(encoding="utf-8")
 
 
 def _section(folder: Path) -> str:

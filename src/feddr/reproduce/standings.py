@@ -2,9 +2,13 @@
 
 import csv
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
+from statistics import fmean
+from typing import NamedTuple
 
 from feddr.history import History
 from feddr.reproduce.bands import AXES, at, late
@@ -13,6 +17,9 @@ from feddr.reproduce.formatting import markdown
 from feddr.reproduce.plan import Plan, complete
 
 EQUAL = {"round": "rounds", "megabytes": "bytes", "time": "time"}
+COLUMNS = ("figure", "set", "equal", "draws", "line", "F", "rank", "late_rank", "won")
+"""The columns of ``summary.csv``."""
+
 SUBJECTS = ("FedDR()", "AsyncFedDR()")
 """The lines of which it is said where they are not first."""
 
@@ -30,6 +37,27 @@ LATE = (
 )
 
 
+class Standing(NamedTuple):
+    """How one method did within a budget.
+
+    Parameters
+    ----------
+    F
+        The mean over the draws; infinite where a run diverged.
+    rank
+        1 for the least F; 0 for a method that is not ranked, because it has fewer rounds.
+    late_rank
+        The same by the mean of F over the last tenth of the budget.
+    won
+        The number of draws in which no other method has a lower F.
+    """
+
+    F: float
+    rank: int
+    late_rank: int
+    won: int
+
+
 @dataclass(frozen=True)
 class BudgetRanking:
     """The methods of a row of panels within one budget.
@@ -37,47 +65,18 @@ class BudgetRanking:
     Parameters
     ----------
     figure, title, budget
-        Where.
-    scores
-        For each line F with each seed; NaN where it did not get as far, infinite where it diverged.
-    late
-        The same with the mean of F over the last tenth of the budget.
+        Where; the budget is a value of ``EQUAL``.
+    draws
+        The number of seeds that all methods have.
+    methods
+        The standing of each method by its label.
     """
 
     figure: str
     title: str
     budget: str
-    scores: Mapping[str, Sequence[float]]
-    late: Mapping[str, Sequence[float]]
-
-    @property
-    def draws(self) -> int:
-        """The number of seeds that all lines have."""
-        return len(next(iter(self.scores.values())))
-
-    @property
-    def means(self) -> dict[str, float]:
-        """F of each line."""
-        return _means(self.scores)
-
-    @property
-    def ranks(self) -> dict[str, int]:
-        """1 for the least F, of those that are ranked."""
-        return _ranks(self.means)
-
-    @property
-    def late_ranks(self) -> dict[str, int]:
-        """The same by the means over the last tenth."""
-        return _ranks(_means(self.late))
-
-
-def _means(scores: Mapping[str, Sequence[float]]) -> dict[str, float]:
-    return {label: sum(values) / len(values) for label, values in scores.items()}
-
-
-def _ranks(means: Mapping[str, float]) -> dict[str, int]:
-    known = {label: mean for label, mean in means.items() if not math.isnan(mean)}
-    return {label: 1 + sum(other < mean for other in known.values()) for label, mean in known.items()}
+    draws: int
+    methods: Mapping[str, Standing]
 
 
 def standings(figure: Figure, rows: Sequence[PanelRow], plan: Plan) -> list[BudgetRanking]:
@@ -92,16 +91,36 @@ def standings(figure: Figure, rows: Sequence[PanelRow], plan: Plan) -> list[Budg
             label: [None if (run := runs[label, seed]).status == "diverged" else run.history for seed in seeds]
             for label in row.lines
         }
-        rankings += [_standing(figure.name, row.title, budget, lines) for budget in figure.budgets]
+        rankings += [_ranking(figure.name, row.title, budget, lines) for budget in figure.budgets]
     return rankings
 
 
-def _standing(figure: str, title: str, budget: str, lines: Mapping[str, Sequence[History | None]]) -> BudgetRanking:
+def _ranking(figure: str, title: str, budget: str, lines: Mapping[str, Sequence[History | None]]) -> BudgetRanking:
     ends = [AXES[budget](history.last) for histories in lines.values() for history in histories if history is not None]
     most = max(ends, default=0.0) if budget == "round" else min(ends, default=0.0) * (1 + SLACK)
-    pairs = {label: [_score(history, budget, most) for history in histories] for label, histories in lines.items()}
-    ends_of, late_of = ({label: [pair[k] for pair in found] for label, found in pairs.items()} for k in (0, 1))
-    return BudgetRanking(figure, title, budget, ends_of, late_of)
+    scores = {label: [_score(history, budget, most) for history in histories] for label, histories in lines.items()}
+    last = {label: [end for end, _ in pairs] for label, pairs in scores.items()}
+    means = {label: fmean(values) for label, values in last.items()}
+    ranks, late_ranks = _ranks(means), _ranks({label: fmean(mean for _, mean in scores[label]) for label in scores})
+    return BudgetRanking(
+        figure,
+        title,
+        EQUAL[budget],
+        len(next(iter(lines.values()))),
+        {label: Standing(means[label], ranks[label], late_ranks[label], _won(label, last)) for label in lines},
+    )
+
+
+def _ranks(means: Mapping[str, float]) -> dict[str, int]:
+    return {
+        label: 0 if math.isnan(mean) else 1 + sum(other < mean for other in means.values())
+        for label, mean in means.items()
+    }
+
+
+def _won(label: str, scores: Mapping[str, Sequence[float]]) -> int:
+    draws = zip(scores[label], *scores.values(), strict=True)
+    return sum(all(not other < own for other in others) for own, *others in draws)
 
 
 def _score(history: History | None, budget: str, most: float) -> tuple[float, float]:
@@ -120,14 +139,31 @@ def save(folder: Path, rankings: Sequence[BudgetRanking]) -> str:
     """Write ``summary.md`` and ``summary.csv``, and return the text."""
     text = describe(rankings)
     (folder / "summary.md").write_text(text, encoding="utf-8")
-    with open(folder / "summary.csv", "w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file)
-        writer.writerow(["figure", "set", "equal", "draws", "line", "F", "rank"])
-        for one in rankings:
-            for label, mean in one.means.items():
-                cells = [one.figure, one.title, EQUAL[one.budget], one.draws, label]
-                writer.writerow([*cells, f"{mean:.6g}", one.ranks.get(label, "")])
+    write(folder / "summary.csv", rankings)
     return text
+
+
+def write(path: Path, rankings: Sequence[BudgetRanking]) -> None:
+    """Write standings as CSV: one row for each figure, set, budget and method."""
+    with open(path, "w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(COLUMNS)
+        for one in rankings:
+            for label, (F, *counts) in one.methods.items():
+                writer.writerow([one.figure, one.title, one.budget, one.draws, label, f"{F:.6g}", *counts])
+
+
+def read(path: Path) -> list[BudgetRanking]:
+    """Read what ``write`` has written; a count that is left empty is 0."""
+    with open(path, newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    rankings = []
+    for (figure, title, budget, draws), group in groupby(rows, key=itemgetter(*COLUMNS[:4])):
+        methods = {
+            row["line"]: Standing(float(row["F"]), *(int(row[name] or 0) for name in COLUMNS[6:])) for row in group
+        }
+        rankings.append(BudgetRanking(figure, title, budget, int(draws), methods))
+    return rankings
 
 
 def describe(rankings: Sequence[BudgetRanking]) -> str:
@@ -136,7 +172,7 @@ def describe(rankings: Sequence[BudgetRanking]) -> str:
         return "No figure is complete with one seed yet.\n"
     groups: dict[tuple[str, ...], list[BudgetRanking]] = {}
     for one in rankings:
-        groups.setdefault(tuple(one.scores), []).append(one)
+        groups.setdefault(tuple(one.methods), []).append(one)
     parts = [FOREWORD + "\n"]
     for lines, group in groups.items():
         parts.append(_table(lines, group))
@@ -146,53 +182,48 @@ def describe(rankings: Sequence[BudgetRanking]) -> str:
 
 def _table(lines: Sequence[str], group: Sequence[BudgetRanking]) -> str:
     table = [["F at xbar (rank)", "equal", "draws", *lines]]
-    table += [[one.title, EQUAL[one.budget], str(one.draws), *(_cell(one, label) for label in lines)] for one in group]
+    table += [[one.title, one.budget, str(one.draws), *(_cell(one.methods[label]) for label in lines)] for one in group]
     if len(group) > 1:
         table.append(["mean rank", "", "", *(_mean_rank(group, label) for label in lines)])
     return markdown(table)
 
 
-def _cell(one: BudgetRanking, label: str) -> str:
-    mean, rank = one.means[label], one.ranks.get(label)
-    if rank is None:
+def _cell(method: Standing) -> str:
+    if not method.rank:
         return "-"
-    text = f"{mean:.3g} ({rank})" if math.isfinite(mean) else f"diverged ({rank})"
-    return f"**{text}**" if rank == 1 else text
+    text = f"{method.F:.3g} ({method.rank})" if math.isfinite(method.F) else f"diverged ({method.rank})"
+    return f"**{text}**" if method.rank == 1 else text
 
 
 def _mean_rank(group: Sequence[BudgetRanking], label: str) -> str:
-    ranks = [one.ranks[label] for one in group if label in one.ranks]
-    return f"{sum(ranks) / len(ranks):.1f}" if ranks else "-"
+    ranks = [one.methods[label].rank for one in group if one.methods[label].rank]
+    return f"{fmean(ranks):.1f}" if ranks else "-"
 
 
 def _not_first(label: str, group: Sequence[BudgetRanking]) -> str:
     """Say where a line is first, and plainly where it is not."""
-    behind = [one for one in group if one.ranks.get(label) != 1]
+    own = {_where(one): one.methods[label] for one in group}
+    behind = [one for one in group if one.methods[label].rank != 1]
     said = [f"{label} is first in {len(group) - len(behind)} of {len(group)} rows."]
     if behind:
         said[0] += " It is not first here:\n"
-    said += [f"- {line}" for one in behind for line in _behind(label, one)]
-    late_first = sum(one.late_ranks.get(label) == 1 for one in group)
-    changed = [one for one in group if (one.ranks.get(label) == 1) != (one.late_ranks.get(label) == 1)]
-    others = "; it differs in " + ", ".join(_where(one) for one in changed) if changed else ", the same ones"
+    said += [f"- {_behind(label, one)}" for one in behind]
+    late_first = sum(standing.late_rank == 1 for standing in own.values())
+    changed = [where for where, standing in own.items() if (standing.rank == 1) != (standing.late_rank == 1)]
+    others = "; it differs in " + ", ".join(changed) if changed else ", the same ones"
     said.append("\n" + LATE.format(label=label, first=late_first, all=len(group), others=others))
     return "\n".join(said) + "\n"
 
 
 def _where(one: BudgetRanking) -> str:
-    return f"{one.title} (equal {EQUAL[one.budget]})"
+    return f"{one.title} (equal {one.budget})"
 
 
-def _behind(label: str, one: BudgetRanking) -> Iterator[str]:
-    where = f"{one.title}, equal {EQUAL[one.budget]}"
-    if label not in one.ranks:
-        yield f"{where}: not ranked."
-        return
-    ahead = sorted((mean, other) for other, mean in one.means.items() if one.ranks.get(other, 10**9) < one.ranks[label])
-    names = ", ".join(f"{other} {mean:.3g}" for mean, other in ahead)
-    mine = one.scores[label]
-    # A draw counts for a line that is ahead of all others in it.
-    others = [values for other, values in one.scores.items() if other != label]
-    won = sum(all(not values[k] < mine[k] for values in others) for k in range(one.draws))
-    place = f"{one.ranks[label]} of {len(one.ranks)} with {one.means[label]:.3g}"
-    yield f"{where}: {place}, behind {names}; first in {won} of {one.draws} draws."
+def _behind(label: str, one: BudgetRanking) -> str:
+    where, own = f"{one.title}, equal {one.budget}", one.methods[label]
+    if not own.rank:
+        return f"{where}: not ranked."
+    ahead = sorted((other.F, name) for name, other in one.methods.items() if 0 < other.rank < own.rank)
+    names = ", ".join(f"{name} {F:.3g}" for F, name in ahead)
+    ranked = sum(other.rank > 0 for other in one.methods.values())
+    return f"{where}: {own.rank} of {ranked} with {own.F:.3g}, behind {names}; first in {own.won} of {one.draws} draws."
