@@ -144,6 +144,8 @@ def test_a_server_that_is_killed_while_it_writes(tmp_path: Path, monkeypatch: py
     deploy(grid, federation_of(lasso()), METHOD, tmp_path, TWO, **ARGUMENTS)
     assert len(events(tmp_path, "resume")) > 5
     assert distance(xbar_of(tmp_path), undisturbed()) < 1e-12
+    accepted = [(event["client"], event["number"]) for event in events(tmp_path, "accepted")]
+    assert len(accepted) == len(set(accepted)), "the journal says accepted only of what is on the disk"
 
 
 def test_other_settings_under_the_same_name_are_refused(tmp_path: Path) -> None:

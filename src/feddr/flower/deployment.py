@@ -2,7 +2,7 @@
 
 import secrets
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from feddr.algorithms import Asynchronous, Deployable
 from feddr.flower import identity, steps, validate, wire
@@ -124,11 +124,16 @@ class Deployment:
                 elif sent.kind == "evaluate":
                     self._measured(answer)
                 else:
-                    self._accept(answer)
-                    if buffer is not None and len(self.ledger.pending) >= buffer:
-                        self.step()
+                    accepted = self._accept(answer)
+                    replies = len(self.ledger.pending)
+                    full = buffer is not None and replies >= buffer
+                    if full:
+                        self.ledger.step()
                     else:
                         self.ledger.commit()
+                    self.journal.write("accepted", **accepted)  # only now: a line of the journal is never taken back
+                    if full:
+                        self._stepped(replies)
                     yield sent.client
             except Refused as refused:
                 self._refused(answer, refused)
@@ -155,6 +160,9 @@ class Deployment:
         """Aggregate, go to the next version, and add a row to the history if it is to have one."""
         replies = len(self.ledger.pending)
         self.ledger.step(order)
+        self._stepped(replies)
+
+    def _stepped(self, replies: int) -> None:
         self.journal.write("step", version=self.ledger.version, replies=replies)
         self.report()
 
@@ -212,7 +220,8 @@ class Deployment:
         self.journal.write(event, client=i, node=str(node), version=task.version, bytes=size, form=broadcast.form)
         return True
 
-    def _accept(self, answer: Reply) -> None:
+    def _accept(self, answer: Reply) -> dict[str, Any]:
+        """Put an upload into the ledger, where it counts once committed, and return what the journal will say of it."""
         sent, ledger = answer.sent, self.ledger
         upload, value = validate.read(answer.content, sent, ledger.uid, self.settings, ledger.initial)
         staleness = ledger.version - sent.version
@@ -227,16 +236,15 @@ class Deployment:
         self.last_answer = now = self.clock.now()
         standing = self.statuses[sent.client]
         standing.last, standing.staleness, standing.number = now, staleness, upload.number
-        self.journal.write(
-            "accepted",
-            client=sent.client,
-            node=str(sent.node),
-            number=upload.number,
-            version=sent.version,
-            staleness=staleness,
-            rejoined=upload.rejoined,
-            seconds=round(now - sent.time, 3),
-        )
+        return {
+            "client": sent.client,
+            "node": str(sent.node),
+            "number": upload.number,
+            "version": sent.version,
+            "staleness": staleness,
+            "rejoined": upload.rejoined,
+            "seconds": round(now - sent.time, 3),
+        }
 
     def _measured(self, answer: Reply) -> None:
         sent = answer.sent
