@@ -92,7 +92,8 @@ def simulate(
     metrics
         Further metrics at xbar: names of ``feddr.metrics`` such as ``["f1", "auc", "test_loss"]``, functions of
         (outputs, batch), or ``metrics.Metric``. They are in ``row.metrics`` and are columns of the history, named after
-        the part that they were measured on: ``test_f1``, or ``train_f1`` where there are no test samples.
+        the part that they were measured on: ``test_f1``, or ``train_f1`` where there are no test samples;
+        ``"validation_f1"`` is that on the validation part.
     per_client
         Whether to evaluate xbar on each client's samples: loss, accuracy and metrics of each are in
         ``history.clients``, and columns such as ``worst_client_test_accuracy`` (also p10, median, best) in the history.
