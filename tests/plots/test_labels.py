@@ -30,10 +30,12 @@ def test_labels_are_apart(dots: dict[str, list[Dot]]) -> None:
     axes = figure.axes[0]
     texts = [text for text in axes.texts if isinstance(text, Annotation)]
     assert sorted(text.get_text() for text in texts) == sorted(dot.row for found in dots.values() for dot in found)
-    boxes = [labels.Box(*Text.get_window_extent(text).extents) for text in texts]  # without the line to the point
+    boxes = [labels.LabelBox(*Text.get_window_extent(text).extents) for text in texts]  # without the line to the point
     assert not [pair for pair in itertools.combinations(boxes, 2) if pair[0].overlaps(pair[1])]
-    marks = [labels.Box(x - 4, y - 4, x + 4, y + 4) for x, y in axes.transData.transform([text.xy for text in texts])]
+    marks = [
+        labels.LabelBox(x - 4, y - 4, x + 4, y + 4) for x, y in axes.transData.transform([text.xy for text in texts])
+    ]
     assert not [1 for box in boxes for mark in marks if box.overlaps(mark)]
     legend = axes.get_legend()
     assert legend is not None
-    assert not [1 for box in boxes if box.overlaps(labels.Box(*legend.get_window_extent().extents))]
+    assert not [1 for box in boxes if box.overlaps(labels.LabelBox(*legend.get_window_extent().extents))]

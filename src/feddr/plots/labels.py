@@ -29,7 +29,7 @@ class Label(NamedTuple):
     colour: str
 
 
-class Box(NamedTuple):
+class LabelBox(NamedTuple):
     """A rectangle in points."""
 
     left: float
@@ -37,7 +37,7 @@ class Box(NamedTuple):
     right: float
     top: float
 
-    def overlaps(self, other: "Box") -> bool:
+    def overlaps(self, other: "LabelBox") -> bool:
         """Return whether the two have more than an edge in common."""
         apart = self.right <= other.left or other.right <= self.left
         return not (apart or self.top <= other.bottom or other.top <= self.bottom)
@@ -54,11 +54,11 @@ def add(axes: "Axes", labels: Sequence[Label], fontsize: float = 7.0) -> None:
     points = 72.0 / figure.dpi
     places = [tuple(points * v for v in axes.transData.transform((one.x, one.y))) for one in labels]
     frame = axes.get_window_extent()
-    inside = Box(*(points * v for v in (frame.x0, frame.y0, frame.x1, frame.y1)))
-    taken = [Box(x - MARK, y - MARK, x + MARK, y + MARK) for x, y in places]
+    inside = LabelBox(*(points * v for v in (frame.x0, frame.y0, frame.x1, frame.y1)))
+    taken = [LabelBox(x - MARK, y - MARK, x + MARK, y + MARK) for x, y in places]
     if (legend := axes.get_legend()) is not None:
-        taken.append(Box(*(points * v for v in legend.get_window_extent().extents)))
-    along = [Box(x, y, x, y) for line in axes.get_lines() for x, y in _along(line, points)]
+        taken.append(LabelBox(*(points * v for v in legend.get_window_extent().extents)))
+    along = [LabelBox(x, y, x, y) for line in axes.get_lines() for x, y in _along(line, points)]
     for one, (x, y) in zip(labels, places, strict=True):
         text = axes.annotate(
             one.text, (one.x, one.y), (0, 0), textcoords="offset points", ha="center", va="center", fontsize=fontsize
@@ -97,12 +97,12 @@ def _along(line: "Line2D", points: float) -> Iterator[tuple[float, float]]:
         yield from ((x + (u - x) * k / steps, y + (v - y) * k / steps) for k in range(steps + 1))
 
 
-def _box(x: float, y: float, size: tuple[float, float]) -> Box:
-    return Box(x - size[0] / 2, y - size[1] / 2, x + size[0] / 2, y + size[1] / 2)
+def _box(x: float, y: float, size: tuple[float, float]) -> LabelBox:
+    return LabelBox(x - size[0] / 2, y - size[1] / 2, x + size[0] / 2, y + size[1] / 2)
 
 
 def _cost(
-    box: Box, taken: Sequence[Box], along: Sequence[Box], inside: Box, offset: tuple[float, float]
+    box: LabelBox, taken: Sequence[LabelBox], along: Sequence[LabelBox], inside: LabelBox, offset: tuple[float, float]
 ) -> tuple[int, float]:
     """Return how many labels and points a label would cover, and how far away it would be, or how much of lines."""
     out = box.left < inside.left or box.right > inside.right or box.bottom < inside.bottom or box.top > inside.top

@@ -90,7 +90,7 @@ class EngineOptions:
         check(algorithm, problem, self.sampling)
 
     def announce(self, resolved: Resolved) -> None:
-        """Print to the standard error how step sizes that were "auto" were chosen, unless ``verbose`` is False."""
+        """Print to the standard error how step sizes that were "auto" were chosen, unless it is to be silent."""
         if self.verbose and resolved.words:
             print(f"{type(resolved.algorithm).__name__}: {resolved.words}", file=sys.stderr)
 
