@@ -22,7 +22,8 @@ class StopWhen:
     Parameters
     ----------
     metric
-        A column of the history, such as ``"test_accuracy"``, or a metric that the run is asked for, such as ``"f1"``.
+        A column of the history, such as ``"test_accuracy"``, or a metric, such as ``"validation_loss"`` or ``"f1"``,
+        which is then measured at every evaluation; one of your own must be among the run's ``metrics``.
     target
         Stop when the metric is this good.
     patience

@@ -75,8 +75,8 @@ def test_metrics_of_a_run_can_be_targets() -> None:
     more: dict[str, Any] = {"metrics": [nothing], "rounds": 3}
     assert run(feddr.simulate, stop_when="nothing>=0", **more).history.last.round == 0
     assert run(feddr.simulate, stop_when=feddr.StopWhen("nothing", target=0.0), **more).history.last.round == 0
-    with pytest.raises(ValueError, match=r"A row has .*got 'test_f1'; ask the run for it with metrics="):
-        run(feddr.simulate, stop_when="test_f1>=0.5")
+    with pytest.raises(ValueError, match=r"A row has .*got 'mine'; ask the run for it with metrics="):
+        run(feddr.simulate, stop_when="mine>=0.5")
 
 
 def test_patience_counts_evaluations_without_improvement() -> None:

@@ -176,6 +176,36 @@ def test_too_few_rounds_are_said() -> None:
         FederatedRegressor("l1", max_rounds=5).fit(X, Y, CLIENTS)
 
 
+COUNTS = RNG.integers(0, 3, 80)
+
+
+@pytest.mark.parametrize(("estimator", "y"), [(FederatedRegressor("l1", 0.1), Y), (FederatedClassifier("l2"), TWO)])
+@pytest.mark.parametrize("weights", ["samples", pytest.param("uniform", marks=pytest.mark.slow)])
+def test_a_weight_is_as_having_the_row_so_often(estimator: Any, y: Any, weights: str) -> None:
+    """Also for clients: with "samples" they count by the sum of their weights, and 0 is as not having the row."""
+    estimator = clone(estimator).set_params(weights=weights)
+    often = np.repeat(np.arange(80), COUNTS)
+    weighted = clone(estimator).fit(X, y, clients=CLIENTS, sample_weight=COUNTS)
+    repeated = clone(estimator).fit(X[often], y[often], clients=CLIENTS[often])
+    np.testing.assert_allclose(weighted.coef_, repeated.coef_, atol=1e-6)
+    np.testing.assert_allclose(weighted.intercept_, repeated.intercept_, atol=1e-5)
+    plain = clone(estimator).fit(X, y, clients=CLIENTS)
+    assert not np.allclose(weighted.coef_, plain.coef_, atol=1e-3)
+
+
+def test_weighted_rows_are_those_of_scikit_learn() -> None:
+    weights = RNG.uniform(0.5, 2.0, 80)
+    found = FederatedRegressor("l1", 0.1).fit(X, Y, CLIENTS, weights)
+    peer = Lasso(0.1, tol=1e-12).fit(X, Y, sample_weight=weights)
+    np.testing.assert_allclose(found.coef_, peer.coef_, atol=1e-5)
+
+
+def test_weights_that_cannot_be_are_refused() -> None:
+    for wrong in (np.zeros(80), -np.ones(80), np.ones(3)):
+        with pytest.raises(ValueError, match=r"[Ss]ample[_ ]weight"):
+            FederatedRegressor().fit(X, Y, CLIENTS, wrong)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("estimator", [FederatedRegressor(), FederatedClassifier()])
 def test_all_checks_of_scikit_learn_pass(estimator: Any) -> None:

@@ -57,7 +57,7 @@ def test_what_is_no_metric_is_refused(given: Any, reason: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"name": "a b"}, {"better": "most"}, {"of": "labels"}, {"part": "validation"}], ids=lambda x: str(x)
+    "wrong", [{"name": "a b"}, {"better": "most"}, {"of": "labels"}, {"part": "holdout"}], ids=lambda x: str(x)
 )
 def test_a_metric_with_a_wrong_field_is_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=repr(next(iter(wrong.values())))):

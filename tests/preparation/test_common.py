@@ -53,9 +53,9 @@ def agreed(tables: list[pd.DataFrame], missing: Any, **settings: Any) -> Prepara
     if missing == "median":
         known = {name: sum(site.numeric[name].known for site in told) for name in NUMERIC}
 
-        def ask(thresholds: Any) -> dict[str, int]:
+        def ask(thresholds: Any) -> dict[str, Any]:
             answers = [count_at_most(table, thresholds) for table in tables]
-            return {name: sum(answer[name] for answer in answers) for name in thresholds}
+            return {name: np.sum([answer[name] for answer in answers], axis=0) for name in thresholds}
 
         medians = common_medians(known, ask)
     return common_preparation(told, standardise=True, medians=medians, label="ill", **settings)
@@ -96,11 +96,15 @@ def test_the_pooled_preparation_is_that_of_numpy() -> None:
 @given(st.lists(st.lists(st.floats(-1e30, 1e30), max_size=6), min_size=1, max_size=4).filter(any))
 @settings(deadline=None, max_examples=40)
 def test_medians_from_counts_are_exact(values: list[list[float]]) -> None:
-    def ask(thresholds: Any) -> dict[str, int]:
-        return {"a": sum(count_at_most({"a": np.array(v)}, thresholds)["a"] for v in values)}
+    questions = []
+
+    def ask(thresholds: Any) -> dict[str, Any]:
+        questions.append(len(thresholds["a"]))
+        return {"a": np.sum([count_at_most({"a": np.array(v)}, thresholds)["a"] for v in values], axis=0)}
 
     everything = np.concatenate([np.array(v, float) for v in values])
     assert common_medians({"a": len(everything)}, ask)["a"] == pytest.approx(float(np.median(everything)), rel=1e-15)
+    assert questions == [30] * 16
 
 
 @given(st.lists(st.floats(-1e3, 1e3), min_size=1, max_size=12), st.integers(0, 12), st.integers(0, 3))
@@ -143,7 +147,7 @@ def test_sites_that_do_not_fit_are_refused() -> None:
     with pytest.raises(ValueError, match="needs the statistics of a site, got none"):
         common_preparation([])
     with pytest.raises(ValueError, match="Column a needs a value"):
-        common_medians({"a": 0}, lambda _: {"a": 0})
+        common_medians({"a": 0}, lambda _: {"a": [0]})
     gaps = site_statistics({"a": [1.0, None], "b": ["x", None]}, ["a"], ["b"], missing="median")
     with pytest.raises(ValueError, match='Column a misses 1 values; fill them in, or use missing="median"'):
         common_preparation([gaps])

@@ -17,9 +17,13 @@ MEASURED = {0: (50, 10), 3: (130, 20), 4: (240, 50), 7: (140, 25), 9: (1, 1)}
 ZERO_IS_MISSING = (3, 4)  # blood pressure and cholesterol; all Swiss patients have a cholesterol of 0
 # Column of the file -> its values; the first is the reference.
 CATEGORIES = {1: (0, 1), 2: (1, 2, 3, 4), 5: (0, 1), 6: (0, 1, 2), 8: (0, 1)}
-FEATURES = len(MEASURED) + sum(len(values) - 1 for values in CATEGORIES.values())
+COLUMNS = ("age", "sex", "pain", "pressure", "cholesterol", "sugar", "ecg", "pulse", "angina", "st")
+FEATURES = (
+    *(COLUMNS[j] for j in MEASURED),
+    *(f"{COLUMNS[j]}={value}" for j, values in CATEGORIES.items() for value in values[1:]),
+)
 
-MODEL = feddr.models.linear(FEATURES)
+MODEL = feddr.models.linear(len(FEATURES))
 G = feddr.prox.L1(0.02)
 LOCAL = feddr.local.Accelerated(tol=1e-6)
 

@@ -50,8 +50,8 @@ def fingerprint(problem: Problem) -> str:
     data, sha = problem.data, hashlib.sha256()
     named: dict[str, Any] = {"sizes": data.sizes, "panel": data.panel, "weights": problem.client_weights}
     named |= {f"init.{name}": leaf for name, leaf in tree.named(problem.init).items()}
-    for kind, part in (("train", data.train), ("test", data.test)):
-        if part is not None:
+    for kind in ("train", "validation", "test"):
+        if (part := data.part(kind)) is not None:
             named |= {f"{kind}.{name}": array for name, array in part.samples.items()}
             named[f"{kind}.offsets"] = part.offsets
     for name, value in sorted(named.items()):

@@ -142,7 +142,9 @@ COLUMNS = (
     TableColumn("local\nsteps", lambda row: row.local_steps, _whole),
     TableColumn("\nsec.", lambda row: row.wall_time, _tenths),
 )
-WORST = tuple(f"worst_client_{name}" for name in ("test_accuracy", "train_accuracy", "test_loss", "train_loss"))
+WORST = tuple(
+    f"worst_client_{part}_{name}" for name in ("accuracy", "loss") for part in ("test", "validation", "train")
+)
 """Of these the first that was measured is shown: how the worst client fares."""
 
 TIME = TableColumn("virtual\ntime", lambda row: row.time, _tenths)

@@ -38,7 +38,7 @@ def tune(
     ] = None,
     seeds: Annotated[str | None, typer.Option(metavar="0,1,2", help="Each trial is run with each of them.")] = None,
     metric: Annotated[
-        str | None, typer.Option(help="At xbar: F (default), f, train_loss, gradient_mapping, train_accuracy, ...")
+        str | None, typer.Option(help="At xbar: F (default), f, train_loss, validation_accuracy, validation_f1, ...")
     ] = None,
     at: Annotated[
         str | None, typer.Option(metavar="last|best", help="The evaluation that counts; last by default.")

@@ -132,8 +132,10 @@ def perform(
     ----------
     problem, run
         From ``build``.
-    threads, callback, checkpoint, verbose
-        As in ``feddr.simulate``, but for the default of ``verbose``.
+    threads, callback, checkpoint
+        As in ``feddr.simulate``.
+    verbose
+        Whether to print how step sizes that are "auto" were chosen, and why a run ended early.
 
     Examples
     --------
@@ -160,8 +162,7 @@ def perform(
         "clock": build_clock(config),
         "on_bad_client": config.on_bad_client,
         "checkpoint": checkpoint,
-        "verbose": verbose,
-        "progress": False,  # who calls this shows what it likes by the callback
+        "progress": "words" if verbose else False,  # who calls this shows what it likes by the callback
     }
     if isinstance(run.algorithm, Asynchronous):
         buffer = run.algorithm.buffer

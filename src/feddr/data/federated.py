@@ -97,6 +97,10 @@ class FederatedData:
         """Return the training samples of client i."""
         return self.train.client(i) if self.on_demand is None else self.on_demand.client(i)
 
+    def part(self, name: str) -> ClientSamples | None:
+        """Return the ``"train"``, ``"validation"`` or ``"test"`` part, None where there is none."""
+        return self._parts().get(name)
+
     def _card(self) -> Card:
         names = f": {_some(self.clients)}" if self.clients else ""
         facts = {

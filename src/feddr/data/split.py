@@ -68,6 +68,7 @@ def split(
     seed: int,
     validation_share: float = 0.0,
     labels: Array | None = None,
+    first_client: int = 0,
 ) -> SplitRows:
     """Split off shares of each client's samples; client i's draw depends on (seed, i) alone.
 
@@ -81,6 +82,8 @@ def split(
     labels
         For stratified parts: one whole number for each row of the table. Each label of a client then has its share in
         each part, up to one row or so.
+    first_client
+        The number i of the first of these clients; a site that has one client's rows alone draws what all would draw.
     """
     for name, share in (("test_share", test_share), ("validation_share", validation_share)):
         if not 0 <= share < 1:
@@ -90,7 +93,7 @@ def split(
             f"test_share and validation_share must leave some for training, got {test_share} + {validation_share}."
         )
     parts = SplitRows([], [], [])
-    for i, rows in enumerate(clients):
+    for i, rows in enumerate(clients, first_client):
         if len(rows) == 0:
             raise ValueError(f"Every client needs samples, client {i} has none; leave it out or take fewer clients.")
         mixed = generator(seed, 62, i).permutation(rows)

@@ -111,6 +111,7 @@ def prepare(
     stratify: bool,
     seed: int,
     preparation: Preparation | None = None,
+    first_client: int = 0,
 ) -> TableSamples:
     """Return features, labels and weights of all rows, split within each client; statistics are of training rows.
 
@@ -119,7 +120,8 @@ def prepare(
     labels, place = as_column(table[roles.label]), place_of(table)
     if regression and stratify:
         raise ValueError("stratify needs classes, got a regression; leave one of them out.")
-    rows = split(clients, test_share, seed, validation_share, columns.distinct(labels)[1] if stratify else None)
+    strata = columns.distinct(labels)[1] if stratify else None
+    rows = split(clients, test_share, seed, validation_share, strata, first_client)
     if preparation is None:
         training = np.concatenate(rows.train)
         statistics = site_statistics(

@@ -18,7 +18,7 @@ from feddr.engines.result import Result, describe
 from feddr.engines.shared.client_store import BUDGET
 from feddr.engines.shared.compiled_clients import mean_work
 from feddr.engines.shared.options import EngineOptions, OnBadClient
-from feddr.engines.shared.progress import shown
+from feddr.engines.shared.progress import ShowProgress, shown, speaks
 from feddr.engines.shared.run import Run
 from feddr.engines.shared.state import Callback
 from feddr.local import LocalSolver
@@ -54,8 +54,8 @@ def simulate_async(
     eager: bool = False,
     on_bad_client: OnBadClient = "stop",
     checkpoint: Checkpoint | str | Path | None = None,
-    verbose: bool = True,
-    progress: bool | None = None,
+    verbose: bool | None = None,
+    progress: ShowProgress = None,
 ) -> Result:
     """Run an asynchronous algorithm in virtual time, for a number of updates of the server.
 
@@ -125,8 +125,9 @@ def simulate_async(
     (5.0, 2)
     """
     updates = scalars.whole("updates", updates, 0)
+    aloud = speaks(progress, verbose)
     options = EngineOptions(
-        *(Uniform(1), seed, precision, evaluate_every, personal, client_memory, on_bad_client, verbose),
+        *(Uniform(1), seed, precision, evaluate_every, personal, client_memory, on_bad_client, aloud),
         *(metrics, per_client, stop_when),
     )
     if not isinstance(algorithm, Asynchronous):

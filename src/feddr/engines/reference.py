@@ -17,7 +17,7 @@ from feddr.engines.shared.measured import MetricSet
 from feddr.engines.shared.options import EngineOptions
 from feddr.engines.shared.plain_clients import PlainClients
 from feddr.engines.shared.plain_evaluation import PlainEvaluator
-from feddr.engines.shared.progress import shown
+from feddr.engines.shared.progress import ShowProgress, shown, speaks
 from feddr.engines.shared.randomness import client_rng, sampling_rng, upload_draw
 from feddr.engines.shared.recorder import Recorder
 from feddr.engines.shared.state import Callback, Progress, RunState, notify
@@ -46,8 +46,8 @@ def reference(
     per_client: bool = False,
     stop_when: StopWhen | str | None = None,
     callback: Callback | None = None,
-    verbose: bool = True,
-    progress: bool | None = None,
+    verbose: bool | None = None,
+    progress: ShowProgress = None,
 ) -> Result:
     """Run an algorithm as ``simulate`` does, in plain loops; a problem may be PyTorch's, too.
 
@@ -72,7 +72,7 @@ def reference(
     rounds = scalars.whole("rounds", rounds, 0)
     options = EngineOptions(
         *(sampling, seed, precision, evaluate_every, personal),
-        verbose=verbose,
+        verbose=speaks(progress, verbose),
         metrics=metrics,
         per_client=per_client,
         stop_when=stop_when,

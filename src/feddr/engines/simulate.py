@@ -23,7 +23,7 @@ from feddr.engines.shared.compiled_clients import mean_work
 from feddr.engines.shared.errors import DivergedError
 from feddr.engines.shared.executor import ClientTask
 from feddr.engines.shared.options import EngineOptions, OnBadClient
-from feddr.engines.shared.progress import shown
+from feddr.engines.shared.progress import ShowProgress, shown, speaks
 from feddr.engines.shared.randomness import sampling_rng
 from feddr.engines.shared.run import Run
 from feddr.engines.shared.state import Callback, Progress, notify
@@ -60,8 +60,8 @@ def simulate(
     clock: Clock | None = None,
     on_bad_client: OnBadClient = "stop",
     checkpoint: Checkpoint | str | Path | None = None,
-    verbose: bool = True,
-    progress: bool | None = None,
+    verbose: bool | None = None,
+    progress: ShowProgress = None,
 ) -> Result:
     """Run an algorithm for a number of rounds.
 
@@ -92,7 +92,8 @@ def simulate(
     metrics
         Further metrics at xbar: names of ``feddr.metrics`` such as ``["f1", "auc", "test_loss"]``, functions of
         (outputs, batch), or ``metrics.Metric``. They are in ``row.metrics`` and are columns of the history, named after
-        the part that they were measured on: ``test_f1``, or ``train_f1`` where there are no test samples.
+        the part that they were measured on: ``test_f1``, or ``train_f1`` where there are no test samples;
+        ``"validation_f1"`` is that on the validation part.
     per_client
         Whether to evaluate xbar on each client's samples: loss, accuracy and metrics of each are in
         ``history.clients``, and columns such as ``worst_client_test_accuracy`` (also p10, median, best) in the history.
@@ -117,9 +118,11 @@ def simulate(
         Where the state is saved now and then, and whether the run resumes from there: ``Checkpoint("kept", every=10)``,
         or a folder alone; None for none.
     verbose
-        Whether to print how step sizes that are "auto" were chosen; the result's settings have it in any case.
+        The old switch for the words of ``progress`` alone; it goes with version 0.5.
     progress
-        Whether to show a bar while the run goes on; None for one in notebooks and terminals only.
+        Whether to show what the run does: how step sizes that are "auto" were chosen, a bar while it goes on, and why
+        it ended early; the result's settings have the words in any case. False for silence, ``"words"`` for no bar;
+        None for the words, and for a bar in notebooks and terminals only.
 
     Returns
     -------
@@ -151,8 +154,9 @@ def simulate(
     """
     rounds = scalars.whole("rounds", rounds, 0)
     sampling = Full() if sampling is None else sampling
+    aloud = speaks(progress, verbose)
     options = EngineOptions(
-        *(sampling, seed, precision, evaluate_every, personal, client_memory, on_bad_client, verbose),
+        *(sampling, seed, precision, evaluate_every, personal, client_memory, on_bad_client, aloud),
         *(metrics, per_client, stop_when),
     )
     options.check(algorithm, problem, local)

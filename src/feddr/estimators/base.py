@@ -13,10 +13,18 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d, validate_data
+from sklearn.utils.validation import (
+    _check_sample_weight,
+    check_consistent_length,
+    check_is_fitted,
+    column_or_1d,
+    validate_data,
+)
 
 from feddr.algorithms import FedDR
 from feddr.data import FederatedData
+from feddr.data.tables import WEIGHT
+from feddr.data.weighting import weighted
 from feddr.engines.shared.state import Progress
 from feddr.engines.simulate import simulate
 from feddr.estimators.penalties import BIAS, regulariser
@@ -78,7 +86,7 @@ class FederatedLinear(BaseEstimator):  # type: ignore[misc]
         self.max_rounds = max_rounds
         self.tol = tol
 
-    def fit(self, X: Any, y: Any, clients: ArrayLike | None = None) -> Self:
+    def fit(self, X: Any, y: Any, clients: ArrayLike | None = None, sample_weight: ArrayLike | None = None) -> Self:
         """Fit the model to the rows of all clients.
 
         Parameters
@@ -90,18 +98,28 @@ class FederatedLinear(BaseEstimator):  # type: ignore[misc]
         clients
             Whose each row is, shape (rows,): any labels, such as names of hospitals. None for one client. Pipelines and
             searches pass it on where they are asked to: ``set_fit_request(clients=True)``.
+        sample_weight
+            Weights of the rows in the loss, shape (rows,), not negative: a weight of 2 is as having the row twice, one
+            of 0 as not having it. With ``weights="samples"`` a client counts by the sum of its rows' weights.
         """
-        data, centre = self._data(X, y, clients)
+        data, centre = self._data(X, y, clients, sample_weight)
         params, self.n_iter_ = self._solve(data, self.strength, None)
         self.coef_, self.intercept_ = self._coefficients(params, centre)
         return self
 
-    def path(self, X: Any, y: Any, clients: ArrayLike | None, strengths: ArrayLike) -> RegularisationPath:
+    def path(
+        self,
+        X: Any,
+        y: Any,
+        clients: ArrayLike | None,
+        strengths: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+    ) -> RegularisationPath:
         """Return the solutions for several strengths, each run started where the one before has ended.
 
-        ``X``, ``y`` and ``clients`` are as in ``fit``; strengths may have any order.
+        ``X``, ``y``, ``clients`` and ``sample_weight`` are as in ``fit``; strengths may have any order.
         """
-        data, centre = self._data(X, y, clients)
+        data, centre = self._data(X, y, clients, sample_weight)
         chosen = np.sort(np.asarray(strengths, np.float64).ravel())[::-1]
         params: Tree | None = None
         found = []
@@ -119,7 +137,9 @@ class FederatedLinear(BaseEstimator):  # type: ignore[misc]
         """Return features, and targets as numbers."""
         raise NotImplementedError
 
-    def _data(self, X: Any, y: Any, clients: ArrayLike | None) -> tuple[FederatedData, NDArray[np.float64]]:
+    def _data(
+        self, X: Any, y: Any, clients: ArrayLike | None, sample_weight: ArrayLike | None
+    ) -> tuple[FederatedData, NDArray[np.float64]]:
         """Return the rows of each client, and the mean that was subtracted from all of them.
 
         Where there is an intercept, centred features have the same solution but for it, in far fewer rounds; the mean
@@ -128,9 +148,19 @@ class FederatedLinear(BaseEstimator):  # type: ignore[misc]
         X, y = self._read(X, y)
         owners = np.zeros(len(X)) if clients is None else column_or_1d(clients)
         check_consistent_length(X, owners)
-        centre = X.mean(axis=0) if self.fit_intercept else np.zeros(X.shape[1])
+        arrays = {"x": X, "y": y}
+        if sample_weight is not None:
+            arrays[WEIGHT] = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+            some = arrays[WEIGHT] > 0
+            if not some.any():
+                raise ValueError("sample_weight must be positive for some row, got zeros alone; leave it out.")
+            owners, arrays = owners[some], {name: array[some] for name, array in arrays.items()}
+        centre = np.zeros(X.shape[1])
+        if self.fit_intercept:
+            centre = np.average(arrays["x"], axis=0, weights=arrays.get(WEIGHT))
+            arrays["x"] = arrays["x"] - centre
         names, codes = np.unique(owners, return_inverse=True)
-        parts = [{"x": X[codes == k] - centre, "y": y[codes == k]} for k in range(len(names))]
+        parts = [{name: array[codes == k] for name, array in arrays.items()} for k in range(len(names))]
         return FederatedData.from_clients(parts), centre
 
     def _problem(self, data: FederatedData, strength: float) -> Problem:
@@ -148,11 +178,12 @@ class FederatedLinear(BaseEstimator):  # type: ignore[misc]
             return scores + params[BIAS] if intercept else scores
 
         model = Model(init, apply, outputs)
+        data, weights = weighted(data, self.weights)
         if isinstance(self, RegressorMixin):
             curvature = linear_curvature(data, 1.0)
-            return Problem.regression(model, data, g=g, weights=self.weights, curvature=curvature)
+            return Problem.regression(model, data, g=g, weights=weights, curvature=curvature)
         curvature = linear_curvature(data, 0.5 if outputs else 0.25)
-        return Problem.classification(model, data, g=g, weights=self.weights, curvature=curvature)
+        return Problem.classification(model, data, g=g, weights=weights, curvature=curvature)
 
     def _solve(self, data: FederatedData, strength: float, init: Tree | None) -> tuple[Tree, int]:
         """Return the solution, and the rounds that it took."""
@@ -175,6 +206,7 @@ class FederatedLinear(BaseEstimator):  # type: ignore[misc]
             precision="float64",
             evaluate_every=EVERY,
             callback=good,
+            progress=False,  # a search fits many times
         )
         if first[-1] > self.tol * max(1.0, first[0]):
             warnings.warn(

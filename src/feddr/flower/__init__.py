@@ -16,6 +16,8 @@ a message that is lost, repeated or late does no harm (``node`` has the argument
     mailbox       messages that are awaited, over Flower's grid, with a time to live
     membership    which node is which client; pauses before a retry
     checkup       the heartbeat: asks silent nodes whether they still work, and gives up lost tasks
+    shared_table  SharedTable: tables of the same columns at every site, and a site's answers about its rows
+    agreement     the preparation that all sites of a shared table agree on, before the first update
     census        numbers of samples and lengths of work, asked of all clients before the first update
     messages      the fields of each message, and their check
     wire          models as arrays on the wire, dense or sparse; the decoder checks before it reads
@@ -25,6 +27,8 @@ a message that is lost, repeated or late does no harm (``node`` has the argument
     records       entries, pending uploads and counters of the ledger; which files to delete
     journal       the log of a run, one line of JSON for each event
     metrics       the history of a deployed run
+    stopping      ends a run early, by the rule of feddr.StopWhen
+    description   what the trained model is, so that feddr.load reads the run's folder
     progress      the table that a person sees
     inspect       reads the folder of a run, and audits it, without changing it
     identity      folders, names, and the digest that server and nodes compare
@@ -37,11 +41,13 @@ except ImportError as error:
     raise ImportError("feddr.flower needs Flower; install it with: pip install 'feddr[flower]'") from error
 
 from feddr.flower.deployment import Abandoned
+from feddr.flower.description import ModelDescription
 from feddr.flower.federation import Federation
 from feddr.flower.inspect import LedgerSnapshot, audit, read_run
 from feddr.flower.node import client_app
 from feddr.flower.refused import REASONS, Refused
 from feddr.flower.server import server_app
+from feddr.flower.shared_table import SharedTable
 from feddr.storage.tensors import DamagedError
 
 Books = LedgerSnapshot
@@ -54,7 +60,9 @@ __all__ = [
     "DamagedError",
     "Federation",
     "LedgerSnapshot",
+    "ModelDescription",
     "Refused",
+    "SharedTable",
     "audit",
     "client_app",
     "read_run",

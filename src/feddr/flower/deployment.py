@@ -17,6 +17,7 @@ from feddr.flower.metrics import MetricsWriter
 from feddr.flower.progress import ClientStatus, ProgressTable
 from feddr.flower.refused import Refused
 from feddr.flower.settings import Settings
+from feddr.flower.stopping import EarlyEnd
 from feddr.flower.wire import Broadcast
 from feddr.history import Row
 from feddr.sampling import Sampling
@@ -87,6 +88,7 @@ class Deployment:
         self._complaint = ""
         self._interval = FIRST_WAIT
         self._broadcast: tuple[int, Broadcast] | None = None
+        self.end = EarlyEnd(settings.stopping, metrics.history, ledger, journal)
 
     def message(self) -> Broadcast:
         """Return the newest broadcast, encoded once, so that no client gets parts of two versions."""
@@ -164,11 +166,12 @@ class Deployment:
 
     def _stepped(self, replies: int) -> None:
         self.journal.write("step", version=self.ledger.version, replies=replies)
+        self.end.look()
         self.report()
 
     def report(self) -> None:
         """Add a row to the history, if this version is to have one and has none yet."""
-        version, last = self.ledger.version, self.ledger.version >= self.settings.rounds
+        version, last = self.ledger.version, self.ledger.version >= self.settings.rounds or bool(self.end.reason)
         if version <= self.metrics.newest or not (version % self.settings.evaluate_every == 0 or last):
             return
         row = self.metrics.add(version, self.ledger.server.xbar, self.ledger.counters, self.asynchronous)
@@ -207,6 +210,7 @@ class Deployment:
             round=self.ledger.version + 1,
             probability=float(self.probabilities[i]),
             precision=self.settings.precision,
+            preparation=self.federation.preparation_text,
             **steps.own_numbers(self.ledger.roles, i),
         )
         node, content = self.membership.node_of[i], task.content(broadcast.record)
@@ -279,6 +283,7 @@ class Deployment:
 
     def _tell(self, row: Row) -> None:
         self.progress.row = row
+        self.end.look()
         known = {name: value for name, value in row.to_dict().items() if value == value}
         self.journal.write("row", **known)
 

@@ -1,11 +1,17 @@
 """``Federation``: what the server must know of the problem, without any data of the clients."""
 
+import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
 
+from feddr.flower.description import ModelDescription
+from feddr.flower.shared_table import SharedTable
+from feddr.metrics.metric import Metric, MetricFunction, choose
+from feddr.preparation import Preparation
 from feddr.problem import Problem
 from feddr.problem.initial import start
 from feddr.problem.weights import scaled
@@ -20,7 +26,8 @@ class Federation:
     Parameters
     ----------
     init
-        The start x^0: any pytree of arrays.
+        The start x^0: any pytree of arrays. Or a ``SharedTable``: then the nodes agree on how to prepare their tables
+        before the first update, and the run begins with the start of its model.
     clients
         Their number n. They are 0 to n - 1, each named by the ``partition-id`` of its node.
     g
@@ -32,6 +39,14 @@ class Federation:
         How xbar is evaluated. A Problem, on data that the server has of its own; ``"nodes"``, where each node reports
         its mean loss and accuracies and the numbers of its samples; or None, and the history holds only what the
         server knows: bytes, steps, g, sparsity and staleness.
+    metrics
+        Further metrics of an ``evaluation`` on data of the server's own, as in ``simulate``. Nodes tell means alone, of
+        which F1 or AUC over all samples cannot be made.
+    description
+        What the model is, so that ``feddr.load`` and ``feddr predict`` read the run's folder; known already where there
+        is a ``SharedTable``, or a Problem for ``evaluation``.
+    preparation
+        What the nodes of a ``SharedTable`` have agreed on; filled in by the run.
 
     Examples
     --------
@@ -46,11 +61,15 @@ class Federation:
     g: Regulariser | None = None
     weights: str | Sequence[float] = "uniform"
     evaluation: Problem | Literal["nodes"] | None = None
+    metrics: Sequence[str | Metric | MetricFunction] = ()
+    description: ModelDescription | None = None
+    preparation: Preparation | None = None
 
     def __post_init__(self) -> None:
         if type(self.clients) is not int or self.clients < 1:
             raise ValueError(f"A federation needs at least one client, got clients={self.clients!r}.")
-        object.__setattr__(self, "init", start(self.init))
+        if not isinstance(self.init, SharedTable):
+            object.__setattr__(self, "init", start(self.init))
         if isinstance(self.weights, str):
             if self.weights not in ("uniform", "samples"):
                 raise ValueError(f'weights must be "uniform", "samples" or one number a client, got {self.weights!r}.')
@@ -58,6 +77,11 @@ class Federation:
             raise ValueError(f"weights must be {self.clients} positive numbers, got {list(self.weights)}.")
         if not (self.evaluation is None or self.evaluation == "nodes" or isinstance(self.evaluation, Problem)):
             raise ValueError(f'evaluation must be a Problem, "nodes" or None, got {self.evaluation!r}.')
+        if choose(self.metrics) and not isinstance(self.evaluation, Problem):
+            raise ValueError(
+                f"Further metrics are measured by the server, on data of its own, got metrics={list(self.metrics)} and "
+                f"evaluation={self.evaluation!r}; give it a Problem, or leave the metrics out."
+            )
 
     @property
     def regulariser(self) -> Regulariser:
@@ -75,3 +99,16 @@ class Federation:
         """Return w_i = n_i / N."""
         total = sum(counts.values())
         return [counts[i] / total for i in range(self.clients)]
+
+    @cached_property
+    def preparation_text(self) -> str:
+        """The preparation of a shared table as nodes receive it; empty without one."""
+        return "" if self.preparation is None else json.dumps(self.preparation.to_dict(), allow_nan=False)
+
+    def prepared(self, preparation: Preparation) -> "Federation":
+        """Return the federation of a shared table after its sites have agreed: with a start, and a description."""
+        assert isinstance(self.init, SharedTable)
+        table, model = self.init, self.init.build(preparation)
+        task: Literal["regression", "classification"] = "regression" if table.regression else "classification"
+        described = ModelDescription(model, task, preparation.features, preparation.classes, preparation=preparation)
+        return replace(self, init=model.init(table.init_seed), description=described, preparation=preparation)

@@ -17,6 +17,7 @@ from feddr.flower.journal import Journal
 TYPES = {
     "hello": MessageType.QUERY,
     "checkup": f"{MessageType.QUERY}.checkup",
+    "table": f"{MessageType.QUERY}.table",
     "train": MessageType.TRAIN,
     "evaluate": MessageType.EVALUATE,
 }
@@ -61,7 +62,7 @@ class Sent:
     Parameters
     ----------
     kind
-        ``"hello"``, ``"checkup"``, ``"train"`` or ``"evaluate"``.
+        ``"hello"``, ``"table"``, ``"checkup"``, ``"train"`` or ``"evaluate"``.
     client
         Whom it is for, -1 where that is what it asks.
     ticket

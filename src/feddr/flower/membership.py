@@ -56,6 +56,8 @@ class Membership:
         How many there are; others are refused.
     samples, work
         Whether nodes are asked how many samples they have, and how long their local work is.
+    preparation
+        What nodes need to know for that, where they have a shared table.
 
     Attributes
     ----------
@@ -66,10 +68,18 @@ class Membership:
     """
 
     def __init__(
-        self, mailbox: Mailbox, journal: Journal, clock: TimeSource, run: str, clients: int, samples: bool, work: bool
+        self,
+        mailbox: Mailbox,
+        journal: Journal,
+        clock: TimeSource,
+        run: str,
+        clients: int,
+        samples: bool,
+        work: bool,
+        preparation: str = "",
     ) -> None:
         self.mailbox, self.journal, self.clock, self.run = mailbox, journal, clock, run
-        self.clients, self.samples, self.work = clients, samples, work
+        self.clients, self.samples, self.work, self.preparation = clients, samples, work, preparation
         self.node_of: dict[int, int] = {}
         self.presences: dict[int, Presence] = {}
         self.pauses = Pauses(clock)
@@ -130,9 +140,12 @@ class Membership:
 
     def _greet(self, node: int) -> None:
         """Ask a node which client it is; retry with doubling pauses if it does not answer."""
-        if self.mailbox.send("hello", node, Hello(self.run, self.samples, self.work).content()):
+        if self.mailbox.send("hello", node, self._hello().content()):
             self._patience[node] = 2 * self._patience.get(node, SILENCE / 2)
             self._asked[node] = self.clock.now() + self._patience[node]
+
+    def _hello(self) -> Hello:
+        return Hello(self.run, self.samples, self.work, self.preparation if self.samples or self.work else "")
 
     def _assign(self, node: int, client: int) -> None:
         if client not in self.node_of:

@@ -54,11 +54,14 @@ class Hello(Note):
     ----------
     samples, work
         Whether it asks for the number of samples, and for the length of the local work, too.
+    preparation
+        As in ``TaskHeader``; "" also where the sites have not agreed yet.
     """
 
     run: str
     samples: bool
     work: bool
+    preparation: str = ""
 
 
 @dataclass(frozen=True)
@@ -78,6 +81,33 @@ class Presence(Note):
     client: int
     samples: int
     work: float
+
+
+@dataclass(frozen=True)
+class TableQuestion(Note):
+    """The server's question about the rows of a shared table.
+
+    Parameters
+    ----------
+    table
+        Digest of the table's settings, which server and node must agree on.
+    thresholds
+        JSON: numbers for each column, of which the node is to count the values that are at most as large; "" to ask
+        for the statistics of the rows.
+    """
+
+    run: str
+    table: str
+    thresholds: str
+
+
+@dataclass(frozen=True)
+class TableAnswer(Note):
+    """A node's answer, as JSON."""
+
+    run: str
+    client: int
+    text: str
 
 
 @dataclass(frozen=True)
@@ -118,6 +148,8 @@ class TaskHeader(Note):
     eta, alpha
         The step size eta_i of this client, and the relaxation: they stand in for "auto" and for a list of step sizes,
         and are not used where the node's algorithm has a number. NaN where the method has none.
+    preparation
+        How the sites of a shared table have agreed to make features of their rows, as JSON; "" without such a table.
     """
 
     run: str
@@ -133,6 +165,7 @@ class TaskHeader(Note):
     precision: str
     eta: float
     alpha: float
+    preparation: str = ""
 
 
 @dataclass(frozen=True)

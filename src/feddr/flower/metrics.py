@@ -9,13 +9,16 @@ import numpy as np
 
 from feddr import precision, tree
 from feddr.engines.shared.evaluation import Evaluator
+from feddr.engines.shared.measured import MetricSet
+from feddr.flower.description import ModelWriter
 from feddr.flower.federation import Federation
 from feddr.flower.messages import Metrics
 from feddr.flower.records import Counters
 from feddr.history import History, Row
+from feddr.metrics import choose
 from feddr.problem import Problem
 from feddr.prox.regulariser import sparsity
-from feddr.storage import atomic, tensors
+from feddr.storage import atomic
 from feddr.tree import Tree
 
 
@@ -34,8 +37,11 @@ class MetricsWriter:
         self.folder, self.federation, self.dtype, self.weights = folder, federation, dtype, weights
         self.history = History()
         self.reports: dict[int, dict[int, Metrics]] = {}
-        problem = federation.evaluation
-        self._evaluator = Evaluator(problem, dtype) if isinstance(problem, Problem) else None
+        problem = federation.evaluation if isinstance(federation.evaluation, Problem) else None
+        self._evaluator = None if problem is None else Evaluator(problem, dtype)
+        asked = choose(federation.metrics)
+        self._asked = None if self._evaluator is None else MetricSet(self._evaluator.problem, self._evaluator, asked)
+        self._model = ModelWriter(folder, federation.description or problem)
 
     def resume(self, version: int) -> None:
         """Load the rows that were written, up to a version."""
@@ -62,11 +68,12 @@ class MetricsWriter:
             prox_error=counters.prox_error,
             staleness_mean=counters.stale_sum / counters.stale_count if stale else math.nan,
             staleness_max=float(counters.stale_max) if stale else math.nan,
+            metrics={} if self._asked is None else self._asked.at(x)[0],
             **measured,
         )
         self.history.rows.append(row)
         self._save()
-        atomic.write(self.folder / "model.safetensors", tensors.dumps(tensors.flatten(x)))
+        self._model.save(x)
         return row
 
     def report(self, version: int, metrics: Metrics) -> Row | None:

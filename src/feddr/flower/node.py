@@ -37,8 +37,9 @@ from feddr.engines.shared.evaluation import Evaluator
 from feddr.engines.shared.plain_clients import PlainClients
 from feddr.engines.shared.randomness import client_rng
 from feddr.flower import identity, messages, steps, wire
-from feddr.flower.messages import Checkup, Hello, Metrics, Presence, TaskHeader, UploadHeader, Working
+from feddr.flower.messages import Checkup, Hello, Metrics, Presence, TableQuestion, TaskHeader, UploadHeader, Working
 from feddr.flower.settings import Given, given
+from feddr.flower.shared_table import TableProblem, answer, own_problem
 from feddr.local import LocalSolver
 from feddr.problem import Problem
 from feddr.storage import lock, tensors
@@ -47,7 +48,7 @@ from feddr.xla import compilation_cache
 
 
 def client_app(
-    problem: Callable[[int, Context], ProblemLike],
+    problem: Callable[[int, Context], ProblemLike] | TableProblem,
     algorithm: Given[Algorithm],
     local: Given[LocalSolver],
     *,
@@ -60,7 +61,8 @@ def client_app(
     ----------
     problem
         From (client, context) to the problem with this client's data and nobody else's; the client is the node's
-        ``partition-id``. Its start must be the server's. A ``feddr.torch.TorchProblem`` will do.
+        ``partition-id``. Its start must be the server's. A ``feddr.torch.TorchProblem`` will do. Or
+        ``SharedTable.problem(read)``, where the nodes agree first on how to prepare their tables.
     algorithm
         The server's, as the server is given it, or a function from Flower's context to it. Where its eta or alpha is
         "auto", or eta a list, the server sends the client its own numbers.
@@ -85,12 +87,18 @@ def client_app(
     """
     app = ClientApp()
 
-    def node(context: Context) -> Node:
-        return Node.open(problem, given(algorithm, context), given(local, context), folder, context)
+    def node(context: Context, preparation: str = "") -> Node:
+        return Node.open(problem, given(algorithm, context), given(local, context), folder, context, preparation)
 
     @app.query()
     def hello(message: Message, context: Context) -> Message:
-        return Message(node(context).hello(Hello.read(message.content)).content(), reply_to=message)
+        greeting = Hello.read(message.content)
+        return Message(node(context, greeting.preparation).hello(greeting).content(), reply_to=message)
+
+    @app.query("table")
+    def table(message: Message, context: Context) -> Message:
+        question = TableQuestion.read(message.content)
+        return Message(answer(problem, node(context).client, context, question).content(), reply_to=message)
 
     @app.query("checkup")
     def checkup(message: Message, context: Context) -> Message:
@@ -99,13 +107,13 @@ def client_app(
     @app.train(mods=list(mods))
     def train(message: Message, context: Context) -> Message:
         task, arrays = TaskHeader.read(message.content), messages.arrays(message.content)
-        upload, counted = node(context).train(task, arrays)
+        upload, counted = node(context, task.preparation).train(task, arrays)
         return Message(upload.content(wire.encode(counted, np.dtype(task.precision))), reply_to=message)
 
     @app.evaluate()
     def evaluate(message: Message, context: Context) -> Message:
         task, arrays = TaskHeader.read(message.content), messages.arrays(message.content)
-        return Message(node(context).evaluate(task, arrays).content(), reply_to=message)
+        return Message(node(context, task.preparation).evaluate(task, arrays).content(), reply_to=message)
 
     return app
 
@@ -142,11 +150,12 @@ class Node:
     @classmethod
     def open(
         cls,
-        problem: Callable[[int, Context], ProblemLike],
+        problem: Callable[[int, Context], ProblemLike] | TableProblem,
         algorithm: Algorithm,
         local: LocalSolver,
         folder: str | Path | None,
         context: Context,
+        preparation: str = "",
     ) -> "Node":
         """Return the client of this node."""
         client = context.node_config.get("partition-id")
@@ -163,7 +172,7 @@ class Node:
             )
         compilation_cache.enable()
         root = identity.root(context.node_config.get("feddr-folder"), folder)
-        return cls(client, lambda: problem(client, context), algorithm, local, root)
+        return cls(client, lambda: own_problem(problem, client, context, preparation), algorithm, local, root)
 
     def hello(self, hello: Hello) -> Presence:
         """Answer with the client of this node, and the numbers that the server asks for."""

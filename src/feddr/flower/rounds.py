@@ -16,7 +16,7 @@ def play(run: Deployment) -> None:
 
 def finished(run: Deployment) -> bool:
     """Return whether the run has finished."""
-    return run.ledger.version >= run.settings.rounds
+    return run.ledger.version >= run.settings.rounds or bool(run.end.reason)
 
 
 def next_turn(run: Deployment) -> "Round | Arrivals":
@@ -89,4 +89,4 @@ class Arrivals:
             if finished(run):
                 return True
             run.send([i])
-        return False
+        return finished(run)

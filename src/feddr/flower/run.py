@@ -1,5 +1,6 @@
 """A deployed run from its first message to its last: open or resume the ledger, play the rounds, save the results."""
 
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,7 @@ from flwr.serverapp import Grid
 
 from feddr import tree
 from feddr.algorithms import Algorithm, Asynchronous, Deployable, step_sizes
-from feddr.flower import census, identity, rounds, steps
+from feddr.flower import agreement, census, identity, rounds, steps, stopping
 from feddr.flower.deployment import Deployment, Services
 from feddr.flower.federation import Federation
 from feddr.flower.journal import Journal
@@ -47,6 +48,7 @@ def serve(
         lock.locked(settings.place, busy),
         progress or ProgressTable(settings.name, what, settings.rounds) as shown,
     ):
+        federation = agreement.agreed(grid, federation, settings, clock, shown)
         run = open_run(grid, federation, deployable, sampling, settings, clock, shown)
         rounds.play(run)
         run.finish()
@@ -72,6 +74,7 @@ def check(federation: Federation, algorithm: Algorithm, sampling: Sampling, sett
         raise ValueError(f"{name} needs every client in every round, got {sampling}; use FedDR, or Full().")
     if isinstance(algorithm, Asynchronous) and not isinstance(sampling, Full):
         raise ValueError(f"{name} takes clients as they come, got {sampling}; leave it out, or use FedDR.")
+    stopping.check(settings.stopping, federation)
     sampling.check(federation.clients)
     step_sizes.check(algorithm, federation.clients)
     settings.check(algorithm, federation.clients)
@@ -97,7 +100,8 @@ def open_run(
     ledger = Ledger.resume(place, algorithm, prox, x0, asked)
     event, new = ("start", True) if ledger is None else ("resume", False)
     samples, work = new and federation.weights == "samples", new and steps.is_open(algorithm)
-    membership = Membership(mailbox, journal, clock, settings.name, federation.clients, samples, work)
+    told = federation.preparation_text
+    membership = Membership(mailbox, journal, clock, settings.name, federation.clients, samples, work, told)
     if ledger is None:
         roles, words = census.settle(federation, algorithm, sampling, settings, membership, clock, progress)
         ledger = Ledger.start(place, roles, prox, x0, asked, words)
@@ -116,8 +120,9 @@ def _identity(
     federation: Federation, algorithm: Deployable, sampling: Sampling, settings: Settings, rules: str
 ) -> dict[str, Any]:
     """Return what must be the same when a run resumes; how far it goes may change."""
-    weights = federation.weights
+    weights, told = federation.weights, federation.preparation_text
     return {
+        **({"preparation": hashlib.sha256(told.encode()).hexdigest()} if told else {}),
         "algorithm": repr(algorithm),
         "g": repr(federation.regulariser),
         "weights": weights if isinstance(weights, str) else [float(w) for w in weights],
@@ -133,6 +138,10 @@ def _save_settings(place: Path, run: Deployment) -> None:
     settings = {**run.ledger.settings, "rounds": run.ledger.version, "evaluate_every": run.settings.evaluate_every}
     if run.ledger.words:
         settings["step_sizes"] = run.ledger.words
+    if run.settings.stop_when is not None:
+        settings["stop_when"] = run.settings.stop_when
+    if run.end.reason:
+        settings["stopped"] = f"in round {run.ledger.version}, {run.end.reason}"
     text = json.dumps({"engine": "flower", "name": run.settings.name, **settings}, indent=2)
     atomic.write(place / "settings.json", f"{text}\n".encode())
 

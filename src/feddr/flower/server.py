@@ -6,6 +6,7 @@ from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
 from feddr.algorithms import Algorithm
+from feddr.early_stopping import StopWhen
 from feddr.flower.federation import Federation
 from feddr.flower.run import serve
 from feddr.flower.settings import Given, Settings, given
@@ -29,6 +30,7 @@ def server_app(
     ttl: float = 43200.0,
     patience: float | None = None,
     folder: str | Path | None = None,
+    stop_when: StopWhen | str | None = None,
 ) -> ServerApp:
     """Return a Flower ServerApp that serves a run.
 
@@ -63,6 +65,9 @@ def server_app(
         Seconds without an accepted update after which the run ends with ``Abandoned``; None to wait for ever.
     folder
         Where runs are kept; $FEDDR_HOME by default, else ~/.local/state/feddr.
+    stop_when
+        When to end before the last round, as in ``simulate``: a time or bytes, or a metric that the federation's
+        ``evaluation`` measures. What nodes measure arrives a little later than the round that it is about.
 
     Notes
     -----
@@ -90,6 +95,7 @@ def server_app(
         ttl,
         patience,
         folder,
+        None if stop_when is None else str(StopWhen.of(stop_when)),
     )
     app = ServerApp()
 

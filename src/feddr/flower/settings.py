@@ -12,6 +12,7 @@ from flwr.app import Context
 
 from feddr import precision as precisions
 from feddr.algorithms import Algorithm, Asynchronous
+from feddr.early_stopping import StopWhen
 from feddr.flower import identity, wire
 from feddr.validation import scalars
 
@@ -38,6 +39,7 @@ class Settings:
     ttl: float = 43200.0
     patience: float | None = None
     folder: str | Path | None = None
+    stop_when: str | None = None
 
     def __post_init__(self) -> None:
         identity.check_name(self.name)
@@ -52,6 +54,12 @@ class Settings:
                 raise ValueError(f"{name} must be positive, got {value}; None for no limit.")
         if self.min_replies is not None and self.min_replies < 1:
             raise ValueError(f"min_replies must be at least 1, got {self.min_replies}.")
+        assert self.stopping is None or self.stop_when is not None  # what is no rule is refused here
+
+    @property
+    def stopping(self) -> StopWhen | None:
+        """When the run is to end before its last round."""
+        return StopWhen.of(self.stop_when)
 
     @property
     def dtype(self) -> np.dtype[Any]:

@@ -261,11 +261,15 @@ def read_rows(path: Path) -> list[dict[str, float]]:
     return rows
 
 
+PARTS = ("test_", "validation_", "train_")
+"""How the names of metrics of a part begin."""
+
+
 def _metrics(values: Mapping[str, str]) -> dict[str, float]:
     """Return those of the values that are metrics of a part, or of clients; other columns are another version's."""
     found = {}
     for name, value in values.items():
-        if name not in COLUMNS and name.isidentifier() and ("_client_" in name or name.startswith(("test_", "train_"))):
+        if name not in COLUMNS and name.isidentifier() and ("_client_" in name or name.startswith(PARTS)):
             with contextlib.suppress(ValueError):
                 found[name] = float(value)
     return found

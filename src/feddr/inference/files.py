@@ -44,19 +44,31 @@ def save(folder: Path, problem: Any, params: Tree) -> None:
 
     A model whose forward function cannot be stored is saved without it, with a ``ModelWarning``.
     """
-    predictor = Predictor.of(problem, params)
+    write(folder, Predictor.of(problem, params), problem.model if isinstance(problem, Problem) else None)
+
+
+def write(folder: Path, predictor: Predictor, model: Model | None, stored: bytes | None = None) -> bytes | None:
+    """Write a model into a folder that is there, and return its forward function where that had to be stored.
+
+    Parameters
+    ----------
+    model
+        That of the predictor; None where the problem has none.
+    stored
+        What an earlier call has returned for this model, so that it need not be made again.
+    """
+    params = predictor.params
     files = {WEIGHTS: tensors.dumps(tree.named(params))}
-    model: Model | None = problem.model if isinstance(problem, Problem) else None
     spec = model.spec if model is not None and model.spec is not None and model.spec["name"] in forward.READY else None
     missing = predictor.forward if isinstance(predictor.forward, str) else ""
     if not missing and spec is None:
         assert model is not None
         assert predictor.rows is not None
         try:
-            files[FORWARD] = forward.dumps(model.apply, params, predictor.rows)
+            files[FORWARD] = stored or forward.dumps(model.apply, params, predictor.rows)
         except ValueError as error:
             missing = str(error)
-            warnings.warn(f"{folder} is saved without its forward function. {missing}", ModelWarning, stacklevel=3)
+            warnings.warn(f"{folder} is saved without its forward function. {missing}", ModelWarning, stacklevel=4)
     description = {
         "format": FORMAT,
         "feddr": feddr.__version__,
@@ -78,6 +90,7 @@ def save(folder: Path, problem: Any, params: Tree) -> None:
     if FORWARD not in files:
         (folder / FORWARD).unlink(missing_ok=True)
     atomic.replace(folder / DESCRIPTION, (json.dumps(description, indent=1, allow_nan=False) + "\n").encode())
+    return files.get(FORWARD)
 
 
 def load(folder: str | Path, method: str | None = None) -> Predictor:
@@ -86,7 +99,7 @@ def load(folder: str | Path, method: str | None = None) -> Predictor:
     Parameters
     ----------
     folder
-        That of ``result.save``, of ``feddr run`` or of ``feddr compare``.
+        That of ``result.save``, of ``feddr run`` or of ``feddr compare``, or that of a deployment's server.
     method
         Which of the methods of ``feddr compare``, by its name there.
 
@@ -142,7 +155,9 @@ def find(folder: Path, method: str | None = None) -> Path:
     methods = {path.parent.name: path.parent for path in sorted(folder.glob(f"*/{DESCRIPTION}"))}
     if not methods:
         old = any((place / WEIGHTS).is_file() for place in (folder, *folder.iterdir()))
-        remedy = "it is of feddr 0.2.0 or older, run it again" if old else "give the folder of a run that has ended"
+        remedy = "give the folder of a run that has ended"
+        if old:
+            remedy = "run it again if it is of feddr 0.2.0 or older, or give a deployment's Federation a description"
         raise ValueError(f"{folder} has no model with a {DESCRIPTION}; {remedy}.")
     if method is None and len(methods) > 1:
         raise ValueError(f"{folder} has several models, {', '.join(methods)}; name one of them as method.")

@@ -13,10 +13,13 @@ from feddr.validation.messages import hint
 Better = Literal["min", "max"]
 """Which end of a metric is the better one."""
 
+Part = Literal["train", "validation", "test"]
+"""A part of the data: what models are trained on, chosen by, and judged by."""
+
 MetricFunction = Callable[[NDArray[Any], Mapping[str, NDArray[Any]]], ArrayLike]
 """From (outputs, batch) of all samples of a part to one number, or to one for each sample, whose mean is taken."""
 
-PARTS = ("test", "train")
+PARTS: tuple[Part, ...] = ("test", "validation", "train")
 
 COLUMNS: Mapping[str, Better] = {
     "F": "min",
@@ -43,7 +46,7 @@ class Metric:
     Parameters
     ----------
     name
-        Of its column, after ``test_`` or ``train_``.
+        Of its column, after ``test_``, ``validation_`` or ``train_``.
     function
         From (outputs, batch) to one number, or to one for each sample, whose mean is taken. Outputs are an array with
         one row a sample, those of all samples of the part; the batch has the named arrays of these samples.
@@ -53,7 +56,8 @@ class Metric:
         What the function is given first: the ``"outputs"`` of the model, each sample's ``"loss"``, or whether each is
         predicted rightly (``"correct"``).
     part
-        ``"train"`` or ``"test"``; None for the test part where there is one, and the training part otherwise.
+        ``"train"``, ``"validation"`` or ``"test"``; None for the test part where there is one, and the training part
+        otherwise.
 
     Raises
     ------
@@ -71,7 +75,7 @@ class Metric:
     function: MetricFunction
     better: Better = "max"
     of: Literal["outputs", "loss", "correct"] = "outputs"
-    part: Literal["train", "test"] | None = None
+    part: Part | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name.isidentifier():
@@ -80,7 +84,7 @@ class Metric:
             if getattr(self, field) not in known:
                 raise ValueError(f"{field} must be one of {', '.join(known)}, got {getattr(self, field)!r}.")
         if self.part not in (None, *PARTS):
-            raise ValueError(f'part must be "train", "test" or None, got {self.part!r}.')
+            raise ValueError(f'part must be "train", "validation", "test" or None, got {self.part!r}.')
 
     def __call__(self, values: NDArray[Any], batch: Mapping[str, NDArray[Any]]) -> float:
         """Return the metric over all of these samples; NaN where there are none."""
@@ -112,11 +116,11 @@ READY: Mapping[str, Metric] = {
         Metric("calibration_error", ready.calibration_error, "min"),
     )
 }
-"""The ready-made metrics by name; ``test_`` or ``train_`` before it chooses the part."""
+"""The ready-made metrics by name; ``test_``, ``validation_`` or ``train_`` before it chooses the part."""
 
 
 def named(given: str) -> Metric:
-    """Return a ready-made metric, such as ``"f1"``, ``"test_loss"`` or ``"train_auc"``.
+    """Return a ready-made metric, such as ``"f1"``, ``"test_loss"`` or ``"validation_auc"``.
 
     Raises
     ------
@@ -128,14 +132,14 @@ def named(given: str) -> Metric:
     >>> named("f1").part is None, named("test_loss").part
     (True, 'test')
     """
-    part, _, rest = given.partition("_")
-    if part in PARTS and rest in READY:
-        return replace(READY[rest], part="test" if part == "test" else "train")
+    for part in PARTS:
+        if given.removeprefix(f"{part}_") in READY and given not in READY:
+            return replace(READY[given.removeprefix(f"{part}_")], part=part)
     if given not in READY:
         known = ", ".join(READY)
         raise ValueError(
-            f"metrics are {known}, also with test_ or train_ before them, or functions of (outputs, batch), got "
-            f"{given!r}.{hint(given, READY)}"
+            f"metrics are {known}, also with test_, validation_ or train_ before them, or functions of (outputs, "
+            f"batch), got {given!r}.{hint(given, READY)}"
         )
     return READY[given]
 
@@ -184,7 +188,7 @@ def better(name: str, asked: Iterable[Metric] = ()) -> Better | None:
     Parameters
     ----------
     name
-        A column of a history, with or without ``test_`` or ``train_``, also that of a statistic of clients.
+        A column of a history, with or without the name of a part before it, also that of a statistic of clients.
     asked
         Metrics of the run's own.
 
@@ -202,6 +206,30 @@ def better(name: str, asked: Iterable[Metric] = ()) -> Better | None:
         if name.startswith(f"{part}_") and name.removeprefix(f"{part}_") in known:
             name = name.removeprefix(f"{part}_")
     return known[name].better if name in known else None
+
+
+def needed(column: str) -> tuple[str | None, bool]:
+    """Return what a run must be asked for so that its history has a column: a metric, and metrics of each client.
+
+    Parameters
+    ----------
+    column
+        Of a history; one that nobody knows, such as that of a metric of your own, needs nothing that could be said.
+
+    Examples
+    --------
+    >>> needed("F"), needed("validation_f1"), needed("worst_client_test_loss")
+    ((None, False), ('validation_f1', False), (None, True))
+    """
+    if column in COLUMNS:
+        return None, False
+    name = column
+    for statistic in STATISTICS:
+        name = name.removeprefix(f"{statistic}_client_")
+    if not any(name.removeprefix(f"{part}_") in READY for part in PARTS):
+        return None, False
+    usual = [f"{part}_{word}" for part in ("test", "train") for word in ("loss", "accuracy")]  # of clients, always
+    return None if name != column and name in usual else name, name != column
 
 
 def statistics(values: ArrayLike, better: Better) -> dict[str, float]:

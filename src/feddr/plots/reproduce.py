@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from feddr.history import History
+from feddr.plots import labels
 from feddr.plots.curves import log_ticks
 from feddr.plots.styles import COLOURS, LINES, MARKERS, LineStyle, line_styles
 from feddr.reproduce.bands import band
@@ -123,9 +124,6 @@ class Dot(NamedTuple):
     largest: float
 
 
-PLACES = ((0, 7), (0, -14), (0, 24), (0, -28))
-"""Where the labels of a method's points are, in points above them: lines that come close have theirs apart."""
-
 LEAST = 0.01
 """Percent of entries that are not zero, as which fewer are drawn: a logarithmic scale has no end."""
 
@@ -141,7 +139,8 @@ def curve(dots: Mapping[str, Sequence[Dot]], title: str) -> "Figure":
 
     figure = NotebookFigure(figsize=(7.2, 4.6), layout="constrained")
     axes = figure.add_subplot()
-    for i, (label, style) in enumerate(_styles(dots).items()):
+    texts: list[labels.Label] = []
+    for label, style in _styles(dots).items():
         found = dots[label]
         kept = [max(LEAST, 100 * (1 - dot.sparsity)) for dot in found]
         means = [100 * dot.accuracy for dot in found]
@@ -160,16 +159,9 @@ def curve(dots: Mapping[str, Sequence[Dot]], title: str) -> "Figure":
             capsize=2,
             label=label,
         )
-        for dot, x, y in zip(found, kept, means, strict=True):
-            axes.annotate(
-                dot.row,
-                (x, y),
-                textcoords="offset points",
-                xytext=PLACES[i % len(PLACES)],
-                ha="center",
-                fontsize=7,
-                color=COLOURS[style.colour],
-            )
+        texts += [
+            labels.Label(x, y, dot.row, COLOURS[style.colour]) for dot, x, y in zip(found, kept, means, strict=True)
+        ]
     axes.set_xscale("log")
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axes.invert_xaxis()
@@ -180,4 +172,5 @@ def curve(dots: Mapping[str, Sequence[Dot]], title: str) -> "Figure":
     axes.grid(alpha=0.25, linewidth=0.5)
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(frameon=False, fontsize=8, loc="lower left")
+    labels.add(axes, texts)
     return figure

@@ -138,9 +138,9 @@ class Problem:
         kinds.model(model, Model)
         kinds.instance("data", data, FederatedData, DATA)
         classes = model.num_outputs or 2
-        losses.check_labels(data.train, classes, "train")
-        if data.test is not None:
-            losses.check_labels(data.test, classes, "test")
+        for name in ("train", "validation", "test"):
+            if (part := data.part(name)) is not None:
+                losses.check_labels(part, classes, name)
         data, weights = weighted(data, weights, class_weight, classes)
         if curvature is None and model.is_linear:
             # The Hessian of the loss in the scores has eigenvalues of at most p (1 - p) <= 1/4, or 1/2 for softmax.

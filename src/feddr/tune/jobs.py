@@ -26,7 +26,8 @@ BETTER: Mapping[str, Better] = {
 }
 """The metrics that a search may be for, all at xbar, and which end of each is the better one.
 
-Also with ``test_`` or ``train_`` before a name, and with ``worst_client_``, ``p10_client_`` or ``median_client_``.
+Also with ``test_``, ``validation_`` or ``train_`` before a name, and with ``worst_client_``, ``p10_client_`` or
+``median_client_``.
 """
 
 At = Literal["last", "best"]

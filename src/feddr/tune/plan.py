@@ -1,6 +1,5 @@
 """A search as it was asked for: by the table ``[tune]`` of a config, by the command line, or by both."""
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,9 +9,8 @@ from feddr.config import Config, ConfigError, toml
 from feddr.config.components import argument
 from feddr.config.labels import OWN, entries, labels
 from feddr.config.overrides import override
-from feddr.history import COLUMNS
-from feddr.metrics import better, named
-from feddr.metrics.metric import STATISTICS
+from feddr.metrics import better
+from feddr.metrics.metric import needed
 from feddr.storage import limits
 from feddr.tune.axes import axis
 from feddr.tune.jobs import BETTER, At, RunSpec
@@ -107,11 +105,9 @@ def alone(raw: Mapping[str, Any], label: str, settings: Mapping[str, Any]) -> di
 
 def measuring(tables: Mapping[str, Any], metric: str) -> dict[str, Any]:
     """Return the tables of an experiment that measures what a search is for."""
-    if metric in COLUMNS:
-        return dict(tables)
-    name = re.sub(rf"^({'|'.join(STATISTICS)})_client_", "", metric)
-    found = {**tables, **({"per_client": True} if name != metric else {})}
-    if name == metric or not name.endswith(("_loss", "_accuracy")) or named(name).of == "outputs":
+    name, per_client = needed(metric)
+    found = {**tables, **({"per_client": True} if per_client else {})}
+    if name is not None:
         found["metrics"] = list(dict.fromkeys([*tables.get("metrics", ()), name]))
     return found
 

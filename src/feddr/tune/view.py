@@ -42,8 +42,11 @@ def announce(search: Search, done: int, workers: str) -> list[str]:
     lines.append(f"Budget: {budget(search)} a run, each trial with {seeds}: {search.size} runs{left}, {workers}.")
     end = "least" if better(search.metric) == "min" else "largest"
     lines.append(f"Best is the {end} of {goal(search)}.")
-    if search.metric == "test_accuracy":
-        lines.append("The test samples choose the settings here, so they do not measure them any more.")
+    if "test_" in search.metric:
+        lines.append(
+            "The test samples choose the settings here, so they do not measure them any more; with a validation_share "
+            f"in [data], {search.metric.replace('test_', 'validation_')} would."
+        )
     return lines
 
 

@@ -113,7 +113,7 @@ def test_an_idle_thread_draws_for_the_next_round_and_changes_no_number(monkeypat
 
     def train(threads: int) -> feddr.Result:
         algorithm = feddr.FedDR(eta=1.0)
-        return feddr.simulate(problem, algorithm, local=SGD, rounds=ROUNDS, threads=threads, verbose=False)
+        return feddr.simulate(problem, algorithm, local=SGD, rounds=ROUNDS, threads=threads, progress=False)
 
     alone = train(threads=1)
     WaitsForPrefetch.was_ready = []

@@ -58,6 +58,7 @@ class Evaluator:
         train, test = problem.data.train, problem.data.test
         self._train = self._load(train, problem.sample_weights)
         self._test = None if test is None else self._load(test, np.zeros(test.num_samples))
+        self._validation: tuple[Tree, Any] | None = None
         options = batching.evaluation_options() if pool is None else batching.compiler_options(tree.size(problem.init))
         self._pass = jax.jit(functools.partial(_sums, problem), static_argnames="gradient", compiler_options=options)
         self._g = jax.jit(problem.regulariser.value)
@@ -135,12 +136,11 @@ class Evaluator:
         }
 
     def each(self, xbar: Tree, part: str, kind: Kind) -> NDArray[Any]:
-        """Return the outputs, the loss or the right predictions at xbar of each sample of ``"train"`` or ``"test"``.
+        """Return the outputs, the loss or the right predictions at xbar of each sample of a part of the data.
 
         Computed a chunk at a time; what is gathered must not exceed ``GATHERED`` bytes.
         """
-        x, loaded = tree.cast(xbar, self.dtype), self._train if part == "train" else self._test
-        data = self.problem.data.train if part == "train" else self.problem.data.test
+        x, loaded, data = tree.cast(xbar, self.dtype), self._loaded(part), self.problem.data.part(part)
         n = 0 if data is None else data.num_samples
         found: NDArray[Any] | None = None
         for first in range(0, n, CHUNK):
@@ -152,6 +152,12 @@ class Evaluator:
                 found = np.empty((n, *values.shape[1:]), values.dtype)
             found[first : first + CHUNK] = values[: n - first]
         return np.zeros(0) if found is None else found
+
+    def _loaded(self, part: str) -> tuple[Tree, Any] | None:
+        """Return a part on the device; validation samples are put there when somebody first asks for them."""
+        if part == "validation" and self._validation is None and (data := self.problem.data.validation) is not None:
+            self._validation = self._load(data, np.zeros(data.num_samples))
+        return {"train": self._train, "validation": self._validation, "test": self._test}[part]
 
     def _test_accuracy(self, x: Tree) -> float:
         test = self.problem.data.test

@@ -42,7 +42,7 @@ class MetricSet:
     Raises
     ------
     ValueError
-        Where a metric asks for test samples, and there are none.
+        Where a metric asks for validation or test samples, and there are none.
     """
 
     def __init__(
@@ -52,9 +52,12 @@ class MetricSet:
         test = problem.data.test
         self._tested = test is not None and test.num_samples > 0
         for metric in metrics:
-            if metric.part == "test" and not self._tested:
+            part = None if metric.part is None else problem.data.part(metric.part)
+            if metric.part is not None and (part is None or part.num_samples == 0):
+                remedy = "give the data a validation_share, or " if metric.part == "validation" else ""
                 raise ValueError(
-                    f"test_{metric.name} needs test samples, the data has none; ask for train_{metric.name}."
+                    f"{metric.part}_{metric.name} needs {metric.part} samples, the data has none; {remedy}ask for "
+                    f"train_{metric.name}."
                 )
         self._whole = {self._name(metric): metric for metric in metrics}
         self._each = {**(self._basic() if per_client else {}), **self._whole}
@@ -83,7 +86,7 @@ class MetricSet:
         return {name: found[name] for name in self._whole} | spread, columns if self.per_client else None
 
     def _samples(self, part: str) -> ClientSamples:
-        samples = self.problem.data.train if part == "train" else self.problem.data.test
+        samples = self.problem.data.part(part)
         assert samples is not None
         return samples
 

@@ -14,7 +14,7 @@ from feddr.algorithms.algorithm import HasRegulariser
 from feddr.early_stopping import StopWhen
 from feddr.engines.shared.client_store import BUDGET
 from feddr.engines.shared.stopper import Stopper
-from feddr.metrics.metric import Metric, MetricFunction, choose
+from feddr.metrics.metric import Metric, MetricFunction, choose, named, needed
 from feddr.sampling import Sampling
 from feddr.theory.advice import Resolved
 from feddr.validation import kinds, scalars
@@ -25,7 +25,10 @@ OnBadClient = Literal["stop", "skip"]
 
 @dataclass(frozen=True)
 class EngineOptions:
-    """What every engine may be asked; ``feddr.simulate`` describes the fields."""
+    """What every engine may be asked; ``feddr.simulate`` describes the fields.
+
+    The metric that a run is to stop by is measured, whether it is among the ``metrics`` or not.
+    """
 
     sampling: Sampling
     seed: int = 0
@@ -46,8 +49,13 @@ class EngineOptions:
         if self.on_bad_client not in ("stop", "skip"):
             raise ValueError(f'on_bad_client must be "stop" or "skip", got {self.on_bad_client!r}.')
         assert self.dtype is not None  # a wrong precision is refused here
-        object.__setattr__(self, "stop_when", StopWhen.of(self.stop_when))
-        assert self.chosen is not None  # and so is a metric that there is not
+        rule = StopWhen.of(self.stop_when)
+        object.__setattr__(self, "stop_when", rule)
+        asked = [(metric.name, metric.part) for metric in choose(self.metrics)]  # refuses a metric that there is not
+        name, per_client = needed("" if rule is None or rule.metric is None else rule.metric)
+        object.__setattr__(self, "per_client", self.per_client or per_client)
+        if name is not None and (named(name).name, named(name).part) not in asked:
+            object.__setattr__(self, "metrics", (*self.metrics, name))
 
     @cached_property
     def chosen(self) -> tuple[Metric, ...]:
@@ -82,7 +90,7 @@ class EngineOptions:
         check(algorithm, problem, self.sampling)
 
     def announce(self, resolved: Resolved) -> None:
-        """Print to the standard error how step sizes that were "auto" were chosen, unless ``verbose`` is False."""
+        """Print to the standard error how step sizes that were "auto" were chosen, unless it is to be silent."""
         if self.verbose and resolved.words:
             print(f"{type(resolved.algorithm).__name__}: {resolved.words}", file=sys.stderr)
 

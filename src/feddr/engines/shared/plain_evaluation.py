@@ -53,8 +53,8 @@ class PlainEvaluator:
         return {name: _mean(values) for name, values in names.items()}
 
     def each(self, xbar: Tree, part: str, kind: Kind) -> NDArray[Any]:
-        """Return the outputs, the loss or the right predictions at xbar of each sample of ``"train"`` or ``"test"``."""
-        samples = self.problem.data.train if part == "train" else self.problem.data.test
+        """Return the outputs, the loss or the right predictions at xbar of each sample of a part of the data."""
+        samples = self.problem.data.part(part)
         assert samples is not None
         x = tree.cast(xbar, self.dtype)
         if kind == "outputs":

@@ -4,15 +4,19 @@ import html
 import math
 import sys
 import time
+import warnings
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from feddr.history import Row
 
 if TYPE_CHECKING:
     from feddr.engines.shared.state import Callback, Progress
+
+ShowProgress = bool | Literal["words"] | None
+"""What an engine shows: a bar and words, nothing, words alone, or words and a bar where somebody looks."""
 
 NEWEST = 20
 """Rounds that the speed is that of."""
@@ -68,13 +72,14 @@ def _number(value: float) -> str:
 
 
 @contextmanager
-def shown(wanted: bool | None, label: str, rounds: int) -> "Iterator[list[Callback]]":
+def shown(wanted: ShowProgress, label: str, rounds: int) -> "Iterator[list[Callback]]":
     """Show a bar while a run goes on, and give the callbacks that move it: one, or none where nothing is shown.
 
     Parameters
     ----------
     wanted
-        True or False; None for a bar where somebody looks: in a notebook, or where standard error is a terminal.
+        True, False or ``"words"``; None for a bar where somebody looks: in a notebook, or where standard error is a
+        terminal.
     label
         Of the bar.
     rounds
@@ -82,7 +87,7 @@ def shown(wanted: bool | None, label: str, rounds: int) -> "Iterator[list[Callba
     """
     if wanted is None:
         wanted = in_notebook() or sys.stderr.isatty()
-    if not wanted:
+    if wanted is not True:
         yield []
         return
     bar: NotebookBar | TerminalBar = NotebookBar(label, rounds) if in_notebook() else TerminalBar(label, rounds)
@@ -90,6 +95,20 @@ def shown(wanted: bool | None, label: str, rounds: int) -> "Iterator[list[Callba
         yield [bar.move]
     finally:
         bar.close()
+
+
+def speaks(progress: ShowProgress, verbose: bool | None) -> bool:
+    """Return whether an engine says how step sizes were chosen and why a run ended; ``verbose`` is the old switch."""
+    if progress not in (None, True, False, "words"):
+        raise ValueError(f'progress must be True, False, "words" or None, got {progress!r}.')
+    if verbose is None:
+        return progress is not False
+    warnings.warn(
+        "verbose goes with version 0.5; use progress=False for silence, or progress='words' for words without a bar.",
+        DeprecationWarning,
+        stacklevel=3,
+    )
+    return verbose
 
 
 def in_notebook() -> bool:
