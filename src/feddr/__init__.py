@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         FedAvg,
         FedAvgM,
         FedBuff,
+        FedDecoupled,
         FedDR,
         FedDualAvg,
         FedDyn,
@@ -64,8 +65,9 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "feddr.algorithms": (
-        *("AsyncFedDR", "FedAdagrad", "FedAdam", "FedAsync", "FedAvg", "FedAvgM", "FedBuff", "FedDR", "FedDualAvg"),
-        *("FedDyn", "FedMid", "FedOpt", "FedPD", "FedProx", "FedSplit", "FedYogi", "MimeLite", "Scaffold"),
+        *("AsyncFedDR", "FedAdagrad", "FedAdam", "FedAsync", "FedAvg", "FedAvgM", "FedBuff", "FedDR"),
+        *("FedDecoupled", "FedDualAvg", "FedDyn", "FedMid", "FedOpt", "FedPD", "FedProx", "FedSplit"),
+        *("FedYogi", "MimeLite", "Scaffold"),
     ),
     "feddr.checkpoint": ("Checkpoint",),
     "feddr.data": ("FederatedData",),
@@ -100,6 +102,7 @@ __all__ = [
     "FedAvgM",
     "FedBuff",
     "FedDR",
+    "FedDecoupled",
     "FedDualAvg",
     "FedDyn",
     "FedMid",

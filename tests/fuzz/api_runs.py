@@ -25,7 +25,11 @@ PLAIN: list[Callable[[random.Random], Any]] = [
     lambda _: feddr.FedYogi(),
     lambda _: feddr.FedAdagrad(),
 ]
-TOGETHER: list[Callable[[random.Random], Any]] = [lambda _: feddr.FedPD(eta=0.5), lambda _: feddr.FedSplit(eta=0.5)]
+TOGETHER: list[Callable[[random.Random], Any]] = [
+    lambda _: feddr.FedPD(eta=0.5),
+    lambda _: feddr.FedSplit(eta=0.5),
+    lambda r: feddr.FedDecoupled(server_lr=r.choice([0.5, 1.0])),
+]
 COMPOSITE: list[Callable[[random.Random], Any]] = [
     lambda r: feddr.FedDR(
         eta=r.choice([0.5, 2, [0.5, 1.0, 2.0]]),

@@ -15,7 +15,7 @@ from feddr.delays.delay import Job
 from feddr.engines.shared.compiled_clients import CompiledClients, SubproblemTask
 from feddr.engines.shared.evaluation import Evaluator
 from feddr.local import Subproblem
-from feddr.local.descent import Descent, Dual, Plain, Proximal
+from feddr.local.descent import Decoupled, Descent, Dual, Plain, Proximal
 from tests.conftest import make_classes
 from tests.xla.test_batching import ALONE, PLANS, SIZES
 
@@ -25,6 +25,7 @@ PRESCRIBING: list[Algorithm] = [
     feddr.FedMid(proximal="server"),
     feddr.FedMid(proximal="clients"),
     feddr.FedDualAvg(),
+    feddr.FedDecoupled(),
 ]
 
 
@@ -48,7 +49,7 @@ def solve(compiled: CompiledClients, descent: Descent | None, probe: bool) -> di
     return found
 
 
-@pytest.mark.parametrize("descent", [Proximal(), Dual(np.float64(0.3))], ids=repr)
+@pytest.mark.parametrize("descent", [Proximal(), Dual(np.float64(0.3)), Decoupled(np.float64(0.3))], ids=repr)
 def test_all_plans_agree(descent: Descent) -> None:
     p = problem(feddr.prox.L1(0.05))
     expected = solve(clients(p, ALONE), descent, probe=True)

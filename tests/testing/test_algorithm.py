@@ -37,6 +37,7 @@ OTHERS: list[Algorithm] = [
     feddr.FedMid(proximal="server"),
     feddr.FedMid(proximal="clients"),
     feddr.FedDualAvg(),
+    feddr.FedDecoupled(),
     feddr.FedAvgM(),
     feddr.FedAdam(),
     feddr.FedYogi(),

@@ -19,6 +19,7 @@ test and a line here (docs/ADDING.md). Its modules::
     fedsplit       FedSplit
     fedmid         FedMid
     feddualavg     FedDualAvg
+    feddecoupled   FedDecoupled
     fedasync       FedAsync
     fedbuff        FedBuff
 """
@@ -28,6 +29,7 @@ from feddr.algorithms.async_feddr import AsyncFedDR
 from feddr.algorithms.fedasync import FedAsync
 from feddr.algorithms.fedavg import FedAvg
 from feddr.algorithms.fedbuff import FedBuff
+from feddr.algorithms.feddecoupled import FedDecoupled
 from feddr.algorithms.feddr import FedDR
 from feddr.algorithms.feddualavg import FedDualAvg
 from feddr.algorithms.feddyn import FedDyn
@@ -52,6 +54,7 @@ __all__ = [
     "FedAvgM",
     "FedBuff",
     "FedDR",
+    "FedDecoupled",
     "FedDualAvg",
     "FedDyn",
     "FedMid",

@@ -35,8 +35,9 @@ TABLE: Mapping[str, tuple[str, Sequence[str]]] = {
     "algorithm": (
         "feddr.algorithms",
         [
-            *("AsyncFedDR", "FedAdagrad", "FedAdam", "FedAsync", "FedAvg", "FedAvgM", "FedBuff", "FedDR", "FedDualAvg"),
-            *("FedDyn", "FedMid", "FedOpt", "FedPD", "FedProx", "FedSplit", "FedYogi", "MimeLite", "Scaffold"),
+            *("AsyncFedDR", "FedAdagrad", "FedAdam", "FedAsync", "FedAvg", "FedAvgM", "FedBuff", "FedDR"),
+            *("FedDecoupled", "FedDualAvg", "FedDyn", "FedMid", "FedOpt", "FedPD", "FedProx", "FedSplit"),
+            *("FedYogi", "MimeLite", "Scaffold"),
         ],
     ),
     "local": ("feddr.local", ["Accelerated", "Optax", "SGD"]),

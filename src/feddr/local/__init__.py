@@ -11,7 +11,7 @@ Algorithms and solvers do not know each other; a subproblem is all that passes b
     stopping       accuracies at which a certified solver stops
     batches        random batches over epochs
     gradients      gradients over a batch, or over all samples of a client
-    descent        plain, proximal and dual steps, for algorithms that prescribe them
+    descent        plain, proximal, dual and decoupled steps, for algorithms that prescribe them
 """
 
 from feddr.local import schedules

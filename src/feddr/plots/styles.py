@@ -29,6 +29,7 @@ PREFERRED = {
     "FedMid": 1,
     "FedDualAvg": 2,
     "FedSplit": 3,
+    "FedDecoupled": 3,
     "MimeLite": 4,
     "FedOpt": 5,
     "FedAdam": 5,
