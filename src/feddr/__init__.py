@@ -47,6 +47,7 @@ if TYPE_CHECKING:
         FedSplit,
         FedYogi,
         MimeLite,
+        Scaffnew,
         Scaffold,
     )
     from feddr.checkpoint import Checkpoint
@@ -67,7 +68,7 @@ _HOMES = {
     "feddr.algorithms": (
         *("AsyncFedDR", "FedAdagrad", "FedAdam", "FedAsync", "FedAvg", "FedAvgM", "FedBuff", "FedDR"),
         *("FedDecoupled", "FedDualAvg", "FedDyn", "FedMid", "FedOpt", "FedPD", "FedProx", "FedSplit"),
-        *("FedYogi", "MimeLite", "Scaffold"),
+        *("FedYogi", "MimeLite", "Scaffnew", "Scaffold"),
     ),
     "feddr.checkpoint": ("Checkpoint",),
     "feddr.data": ("FederatedData",),
@@ -117,6 +118,7 @@ __all__ = [
     "Predictor",
     "Problem",
     "Result",
+    "Scaffnew",
     "Scaffold",
     "StopWhen",
     "certify",

@@ -29,6 +29,7 @@ TOGETHER: list[Callable[[random.Random], Any]] = [
     lambda _: feddr.FedPD(eta=0.5),
     lambda _: feddr.FedSplit(eta=0.5),
     lambda r: feddr.FedDecoupled(server_lr=r.choice([0.5, 1.0])),
+    lambda r: feddr.Scaffnew(p=r.choice([0.25, 1.0])),
 ]
 COMPOSITE: list[Callable[[random.Random], Any]] = [
     lambda r: feddr.FedDR(

@@ -26,6 +26,7 @@ PRESCRIBING: list[Algorithm] = [
     feddr.FedMid(proximal="clients"),
     feddr.FedDualAvg(),
     feddr.FedDecoupled(),
+    feddr.Scaffnew(p=0.2),
 ]
 
 
@@ -102,7 +103,8 @@ def test_subproblems_without_prescribed_steps_do_not_pay_for_g() -> None:
 @pytest.mark.parametrize("algorithm", PRESCRIBING, ids=repr)
 def test_solvers_without_plain_steps_are_refused(algorithm: Algorithm, local: Any, engine: Any) -> None:
     data = make_classes((6, 9), 4, 3, seed=1)
-    p = feddr.Problem.classification(feddr.models.softmax(4, 3), data, g=feddr.prox.L1(0.1), curvature=(1.0, 2.0))
+    g = feddr.prox.L1(0.1) if algorithm.composite else None
+    p = feddr.Problem.classification(feddr.models.softmax(4, 3), data, g=g, curvature=(1.0, 2.0))
     with pytest.raises(ValueError, match=r"prescribe plain gradient steps, got local=.*; use SGD without momentum"):
         engine(p, algorithm, local=local, rounds=1)
 

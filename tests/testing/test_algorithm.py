@@ -32,6 +32,7 @@ OTHERS: list[Algorithm] = [
     feddr.FedSplit(eta=1.0),
     feddr.FedDyn(eta=1.0),
     feddr.Scaffold(),
+    feddr.Scaffnew(p=0.2),
     feddr.MimeLite(),
     feddr.FedMid(),
     feddr.FedMid(proximal="server"),

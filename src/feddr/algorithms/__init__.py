@@ -15,6 +15,7 @@ test and a line here (docs/ADDING.md). Its modules::
     feddyn         FedDyn
     scaffold       Scaffold
     fedopt         FedOpt, FedAvgM, FedAdam, FedYogi, FedAdagrad
+    scaffnew       Scaffnew
     mime_lite      MimeLite
     fedsplit       FedSplit
     fedmid         FedMid
@@ -39,6 +40,7 @@ from feddr.algorithms.fedpd import FedPD
 from feddr.algorithms.fedprox import FedProx
 from feddr.algorithms.fedsplit import FedSplit
 from feddr.algorithms.mime_lite import MimeLite
+from feddr.algorithms.scaffnew import Scaffnew
 from feddr.algorithms.scaffold import Scaffold
 from feddr.algorithms.step_sizes import Roles
 
@@ -65,6 +67,7 @@ __all__ = [
     "FedYogi",
     "MimeLite",
     "Roles",
+    "Scaffnew",
     "Scaffold",
     "Uploads",
     "check",

@@ -37,10 +37,10 @@ TABLE: Mapping[str, tuple[str, Sequence[str]]] = {
         [
             *("AsyncFedDR", "FedAdagrad", "FedAdam", "FedAsync", "FedAvg", "FedAvgM", "FedBuff", "FedDR"),
             *("FedDecoupled", "FedDualAvg", "FedDyn", "FedMid", "FedOpt", "FedPD", "FedProx", "FedSplit"),
-            *("FedYogi", "MimeLite", "Scaffold"),
+            *("FedYogi", "MimeLite", "Scaffnew", "Scaffold"),
         ],
     ),
-    "local": ("feddr.local", ["Accelerated", "Optax", "SGD"]),
+    "local": ("feddr.local", ["Accelerated", "Geometric", "Optax", "SGD"]),
     "schedule": ("feddr.local.schedules", ["Cosine", "Step"]),
     "stopping": ("feddr.local", ["Absolute", "Epochs", "Relative", "Tolerance"]),
     "upload": ("feddr.compress", ["Quantised", "RandomK", "TopK"]),

@@ -30,6 +30,7 @@ PREFERRED = {
     "FedDualAvg": 2,
     "FedSplit": 3,
     "FedDecoupled": 3,
+    "Scaffnew": 2,
     "MimeLite": 4,
     "FedOpt": 5,
     "FedAdam": 5,
