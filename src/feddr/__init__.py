@@ -41,6 +41,7 @@ if TYPE_CHECKING:
         FedDualAvg,
         FedDyn,
         FedMid,
+        FedNova,
         FedOpt,
         FedPD,
         FedProx,
@@ -67,7 +68,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "feddr.algorithms": (
         *("AsyncFedDR", "FedAdagrad", "FedAdam", "FedAsync", "FedAvg", "FedAvgM", "FedBuff", "FedDR"),
-        *("FedDecoupled", "FedDualAvg", "FedDyn", "FedMid", "FedOpt", "FedPD", "FedProx", "FedSplit"),
+        *("FedDecoupled", "FedDualAvg", "FedDyn", "FedMid", "FedNova", "FedOpt", "FedPD", "FedProx", "FedSplit"),
         *("FedYogi", "MimeLite", "Scaffnew", "Scaffold"),
     ),
     "feddr.checkpoint": ("Checkpoint",),
@@ -107,6 +108,7 @@ __all__ = [
     "FedDualAvg",
     "FedDyn",
     "FedMid",
+    "FedNova",
     "FedOpt",
     "FedPD",
     "FedProx",

@@ -100,6 +100,7 @@ def test_scaffold_keeps_its_bookkeeping_law() -> None:
         feddr.FedSplit(eta=1.0),
         feddr.Scaffold(),
         feddr.Scaffnew(p=0.5),
+        feddr.FedNova(),
         feddr.MimeLite(),
         feddr.FedDyn(eta=1.0),
         feddr.FedOpt(optax.sgd(1.0)),
@@ -143,6 +144,7 @@ def test_methods_that_need_everybody_say_so(algorithm: Algorithm) -> None:
         lambda: feddr.FedMid(proximal="nowhere"),  # type: ignore[arg-type]
         lambda: feddr.FedDualAvg(server_lr=float("inf")),
         lambda: feddr.FedDecoupled(server_lr=0.0),
+        lambda: feddr.FedNova(server_lr=0.0),
         lambda: feddr.Scaffnew(p=0.0),
         lambda: feddr.Scaffnew(p=1.1),
         lambda: feddr.local.Geometric(lr=0.1, p=0.0),
@@ -179,6 +181,7 @@ def test_bad_hyper_parameters_are_refused(make: Any) -> None:
         (lambda v: feddr.FedMid(server_lr=v), "server_lr"),
         (lambda v: feddr.FedDualAvg(server_lr=v), "server_lr"),
         (lambda v: feddr.FedDecoupled(server_lr=v), "server_lr"),
+        (lambda v: feddr.FedNova(server_lr=v), "server_lr"),
         (lambda v: feddr.Scaffnew(p=v), "p"),
         (lambda v: feddr.MimeLite(beta=v), "beta"),
         (lambda v: feddr.FedAvgM(momentum=v), "momentum"),

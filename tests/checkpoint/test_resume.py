@@ -38,6 +38,7 @@ CASES = [
     Case("FedAvg", feddr.FedAvg(), SOME, composite=False),
     Case("FedDualAvg", feddr.FedDualAvg(), SOME),
     Case("FedMid", feddr.FedMid(), SOME),
+    Case("FedNova", feddr.FedNova(), SOME, composite=False),
     Case("Scaffnew", feddr.Scaffnew(p=0.2), {"personal": True}, composite=False),
     Case("FedDecoupled", feddr.FedDecoupled(), {}),
     Case("MimeLite", feddr.MimeLite(), SOME, composite=False),

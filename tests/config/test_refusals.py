@@ -24,7 +24,7 @@ FEDDR = dict(SMALL["algorithm"])
 SGD = dict(SMALL["local"])
 NAMES = (
     "AsyncFedDR, FedAdagrad, FedAdam, FedAsync, FedAvg, FedAvgM, FedBuff, FedDR, FedDecoupled, FedDualAvg, FedDyn, "
-    "FedMid, FedOpt, FedPD, FedProx, FedSplit, FedYogi, MimeLite, Scaffnew, Scaffold"
+    "FedMid, FedNova, FedOpt, FedPD, FedProx, FedSplit, FedYogi, MimeLite, Scaffnew, Scaffold"
 )
 ASYNC = {"name": "AsyncFedDR", "eta": 1}
 CLOCK: dict[str, Any] = {"engine": "clock", "updates": 5}

@@ -21,6 +21,7 @@ PLAIN: list[Callable[[random.Random], Any]] = [
     lambda r: feddr.Scaffold(server_lr=r.choice([0.5, 1.0])),
     lambda r: feddr.MimeLite(beta=r.choice([0.0, 0.7])),
     lambda r: feddr.FedAvgM(momentum=r.choice([0.0, 0.7])),
+    lambda r: feddr.FedNova(server_lr=r.choice([0.5, 1.0])),
     lambda _: feddr.FedAdam(),
     lambda _: feddr.FedYogi(),
     lambda _: feddr.FedAdagrad(),

@@ -27,6 +27,7 @@ PRESCRIBING: list[Algorithm] = [
     feddr.FedDualAvg(),
     feddr.FedDecoupled(),
     feddr.Scaffnew(p=0.2),
+    feddr.FedNova(),
 ]
 
 

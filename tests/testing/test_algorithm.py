@@ -33,6 +33,7 @@ OTHERS: list[Algorithm] = [
     feddr.FedDyn(eta=1.0),
     feddr.Scaffold(),
     feddr.Scaffnew(p=0.2),
+    feddr.FedNova(),
     feddr.MimeLite(),
     feddr.FedMid(),
     feddr.FedMid(proximal="server"),

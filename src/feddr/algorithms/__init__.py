@@ -14,6 +14,7 @@ test and a line here (docs/ADDING.md). Its modules::
     fedpd          FedPD
     feddyn         FedDyn
     scaffold       Scaffold
+    fednova        FedNova
     fedopt         FedOpt, FedAvgM, FedAdam, FedYogi, FedAdagrad
     scaffnew       Scaffnew
     mime_lite      MimeLite
@@ -35,6 +36,7 @@ from feddr.algorithms.feddr import FedDR
 from feddr.algorithms.feddualavg import FedDualAvg
 from feddr.algorithms.feddyn import FedDyn
 from feddr.algorithms.fedmid import FedMid
+from feddr.algorithms.fednova import FedNova
 from feddr.algorithms.fedopt import FedAdagrad, FedAdam, FedAvgM, FedOpt, FedYogi
 from feddr.algorithms.fedpd import FedPD
 from feddr.algorithms.fedprox import FedProx
@@ -60,6 +62,7 @@ __all__ = [
     "FedDualAvg",
     "FedDyn",
     "FedMid",
+    "FedNova",
     "FedOpt",
     "FedPD",
     "FedProx",

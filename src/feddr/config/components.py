@@ -36,7 +36,7 @@ TABLE: Mapping[str, tuple[str, Sequence[str]]] = {
         "feddr.algorithms",
         [
             *("AsyncFedDR", "FedAdagrad", "FedAdam", "FedAsync", "FedAvg", "FedAvgM", "FedBuff", "FedDR"),
-            *("FedDecoupled", "FedDualAvg", "FedDyn", "FedMid", "FedOpt", "FedPD", "FedProx", "FedSplit"),
+            *("FedDecoupled", "FedDualAvg", "FedDyn", "FedMid", "FedNova", "FedOpt", "FedPD", "FedProx", "FedSplit"),
             *("FedYogi", "MimeLite", "Scaffnew", "Scaffold"),
         ],
     ),

@@ -31,6 +31,7 @@ PREFERRED = {
     "FedSplit": 3,
     "FedDecoupled": 3,
     "Scaffnew": 2,
+    "FedNova": 4,
     "MimeLite": 4,
     "FedOpt": 5,
     "FedAdam": 5,
