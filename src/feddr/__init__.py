@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from feddr import estimators as estimators  # not in __all__: it needs an extra
     from feddr import flower as flower  # not in __all__: it needs an extra
     from feddr.algorithms import (
+        CA2FL,
         AsyncFedDR,
         FedAdagrad,
         FedAdam,
@@ -67,7 +68,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "feddr.algorithms": (
-        *("AsyncFedDR", "FedAdagrad", "FedAdam", "FedAsync", "FedAvg", "FedAvgM", "FedBuff", "FedDR"),
+        *("AsyncFedDR", "CA2FL", "FedAdagrad", "FedAdam", "FedAsync", "FedAvg", "FedAvgM", "FedBuff", "FedDR"),
         *("FedDecoupled", "FedDualAvg", "FedDyn", "FedMid", "FedNova", "FedOpt", "FedPD", "FedProx", "FedSplit"),
         *("FedYogi", "MimeLite", "Scaffnew", "Scaffold"),
     ),
@@ -92,6 +93,7 @@ _MODULES = (
 )
 
 __all__ = [
+    "CA2FL",
     "AsyncFedDR",
     "Checkpoint",
     "Clock",

@@ -55,6 +55,7 @@ CASES = [
         {"clock": feddr.Clock(ROUGH), "concurrency": 4},
     ),
     Case("AsyncFedDR-full", feddr.AsyncFedDR(eta=1.0, init="full"), {"clock": feddr.Clock(ROUGH), "eager": True}),
+    Case("CA2FL", feddr.CA2FL(buffer=2), {"clock": feddr.Clock(delays.UniformSpeed(1.0, 2.0))}, composite=False),
     Case("FedBuff", feddr.FedBuff(buffer=2), {"clock": feddr.Clock(delays.UniformSpeed(1.0, 2.0))}, composite=False),
     Case(
         "FedAsync",

@@ -94,6 +94,7 @@ ASYNCHRONOUS: list[Callable[[random.Random], Any]] = [
     lambda r: feddr.AsyncFedDR(eta=r.choice([0.5, 2.0]), alpha=r.choice([0.5, 1.0])),
     lambda _: feddr.FedAsync(),
     lambda _: feddr.FedBuff(buffer=2),
+    lambda _: feddr.CA2FL(buffer=2),
 ]
 
 

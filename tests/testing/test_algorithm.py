@@ -26,6 +26,7 @@ OTHERS: list[Algorithm] = [
     feddr.FedDR(eta=1000.0, alpha=1.95, start="own", mean="all"),
     feddr.AsyncFedDR(),
     feddr.FedAsync(),
+    feddr.CA2FL(buffer=3),
     feddr.FedAvg(),
     feddr.FedProx(mu=0.5),
     feddr.FedPD(eta=1.0),

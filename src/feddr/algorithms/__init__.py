@@ -24,10 +24,12 @@ test and a line here (docs/ADDING.md). Its modules::
     feddecoupled   FedDecoupled
     fedasync       FedAsync
     fedbuff        FedBuff
+    ca2fl          CA2FL
 """
 
 from feddr.algorithms.algorithm import Algorithm, Asynchronous, Deployable, Uploads, check
 from feddr.algorithms.async_feddr import AsyncFedDR
+from feddr.algorithms.ca2fl import CA2FL
 from feddr.algorithms.fedasync import FedAsync
 from feddr.algorithms.fedavg import FedAvg
 from feddr.algorithms.fedbuff import FedBuff
@@ -47,6 +49,7 @@ from feddr.algorithms.scaffold import Scaffold
 from feddr.algorithms.step_sizes import Roles
 
 __all__ = [
+    "CA2FL",
     "Algorithm",
     "AsyncFedDR",
     "Asynchronous",

@@ -35,7 +35,7 @@ TABLE: Mapping[str, tuple[str, Sequence[str]]] = {
     "algorithm": (
         "feddr.algorithms",
         [
-            *("AsyncFedDR", "FedAdagrad", "FedAdam", "FedAsync", "FedAvg", "FedAvgM", "FedBuff", "FedDR"),
+            *("AsyncFedDR", "CA2FL", "FedAdagrad", "FedAdam", "FedAsync", "FedAvg", "FedAvgM", "FedBuff", "FedDR"),
             *("FedDecoupled", "FedDualAvg", "FedDyn", "FedMid", "FedNova", "FedOpt", "FedPD", "FedProx", "FedSplit"),
             *("FedYogi", "MimeLite", "Scaffnew", "Scaffold"),
         ],
@@ -55,7 +55,7 @@ TABLE: Mapping[str, tuple[str, Sequence[str]]] = {
 }
 """For each kind of part, the module and the names in it."""
 
-ASYNCHRONOUS = ("AsyncFedDR", "FedAsync", "FedBuff")
+ASYNCHRONOUS = ("AsyncFedDR", "CA2FL", "FedAsync", "FedBuff")
 """The algorithms that need a clock."""
 
 NESTED = {

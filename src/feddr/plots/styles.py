@@ -26,6 +26,7 @@ PREFERRED = {
     "AsyncFedDR": 1,
     "FedBuff": 2,
     "FedAsync": 4,
+    "CA2FL": 3,
     "FedMid": 1,
     "FedDualAvg": 2,
     "FedSplit": 3,
