@@ -61,7 +61,7 @@ def test_the_rate_of_the_theorem() -> None:
     """Psi = |xbar - x*|^2 + (lr / p)^2 mean |h_i - h_i*|^2 falls in expectation by 1 - mu / L with every step."""
     data, mu = make_regression(SIZES, 6, seed=1), 0.05
     p = feddr.Problem(lambda x, batch: squares(x, batch) + 0.5 * mu * (x @ x), data, np.zeros(6))
-    rows = [data.client(i) for i in range(len(SIZES))]
+    rows: list[Any] = [data.client(i) for i in range(len(SIZES))]
     hessians = np.stack([one["x"].T @ one["x"] / len(one["x"]) + mu * np.eye(6) for one in rows])
     exact = np.linalg.solve(hessians.mean(axis=0), np.mean([one["x"].T @ one["y"] / len(one["x"]) for one in rows], 0))
     own = np.stack([p.client_value_and_gradient(i, exact)[1] for i in range(len(SIZES))])

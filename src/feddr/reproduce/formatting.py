@@ -9,7 +9,13 @@ from feddr.reproduce.bands import at, cost
 Lines = Mapping[str, Sequence[History]]
 """For each line its histories, one for each seed."""
 
-BUDGETS = {"round": "rounds", "megabytes": "MB", "local_steps": "local steps", "time": "s of virtual time"}
+BUDGETS = {
+    "round": "rounds",
+    "megabytes": "MB",
+    "uploaded": "MB sent up",
+    "local_steps": "local steps",
+    "time": "s of virtual time",
+}
 STEP = 0.05
 """Targets are multiples of it."""
 
