@@ -61,7 +61,7 @@ def panels(rows: "Mapping[str, Lines]", title: str, x: str, prefix: str = "") ->
             if j == 1:
                 axes.set_title(name.replace("$", r"\$"), fontsize=9)
             if x == "uploaded":
-                axes.set_xscale("log")
+                axes.set_xscale("log", nonpositive="mask")  # nothing was sent before the first round
                 axes.set_xlim(*_range(rows, x))
             if i == len(rows) - 1:
                 axes.set_xlabel(AXES[x], fontsize=8)
