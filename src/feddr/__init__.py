@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from feddr import estimators as estimators  # not in __all__: it needs an extra
     from feddr import flower as flower  # not in __all__: it needs an extra
     from feddr.algorithms import (
+        CA2FL,
         AsyncFedDR,
         FedAdagrad,
         FedAdam,
@@ -36,16 +37,19 @@ if TYPE_CHECKING:
         FedAvg,
         FedAvgM,
         FedBuff,
+        FedDecoupled,
         FedDR,
         FedDualAvg,
         FedDyn,
         FedMid,
+        FedNova,
         FedOpt,
         FedPD,
         FedProx,
         FedSplit,
         FedYogi,
         MimeLite,
+        Scaffnew,
         Scaffold,
     )
     from feddr.checkpoint import Checkpoint
@@ -64,8 +68,9 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "feddr.algorithms": (
-        *("AsyncFedDR", "FedAdagrad", "FedAdam", "FedAsync", "FedAvg", "FedAvgM", "FedBuff", "FedDR", "FedDualAvg"),
-        *("FedDyn", "FedMid", "FedOpt", "FedPD", "FedProx", "FedSplit", "FedYogi", "MimeLite", "Scaffold"),
+        *("AsyncFedDR", "CA2FL", "FedAdagrad", "FedAdam", "FedAsync", "FedAvg", "FedAvgM", "FedBuff", "FedDR"),
+        *("FedDecoupled", "FedDualAvg", "FedDyn", "FedMid", "FedNova", "FedOpt", "FedPD", "FedProx", "FedSplit"),
+        *("FedYogi", "MimeLite", "Scaffnew", "Scaffold"),
     ),
     "feddr.checkpoint": ("Checkpoint",),
     "feddr.data": ("FederatedData",),
@@ -88,6 +93,7 @@ _MODULES = (
 )
 
 __all__ = [
+    "CA2FL",
     "AsyncFedDR",
     "Checkpoint",
     "Clock",
@@ -100,9 +106,11 @@ __all__ = [
     "FedAvgM",
     "FedBuff",
     "FedDR",
+    "FedDecoupled",
     "FedDualAvg",
     "FedDyn",
     "FedMid",
+    "FedNova",
     "FedOpt",
     "FedPD",
     "FedProx",
@@ -114,6 +122,7 @@ __all__ = [
     "Predictor",
     "Problem",
     "Result",
+    "Scaffnew",
     "Scaffold",
     "StopWhen",
     "certify",

@@ -90,6 +90,7 @@ ASYNCHRONOUS: list[Asynchronous] = [
     feddr.AsyncFedDR(eta=0.8, alpha=1.2, init="joining", buffer=3),
     feddr.FedAsync(rho=0.1),
     feddr.FedBuff(buffer=2),
+    feddr.CA2FL(buffer=2),
 ]
 
 
@@ -214,8 +215,9 @@ def test_the_four_users_of_the_paper_step_by_step(four_users: delays.Trace) -> N
     [
         (feddr.AsyncFedDR(eta=0.8, alpha=1.3, buffer=4), feddr.FedDR(eta=0.8, alpha=1.3)),
         (feddr.FedBuff(buffer=4), feddr.FedAvg()),
+        (feddr.CA2FL(buffer=4), feddr.FedAvg()),
     ],
-    ids=["AsyncFedDR", "FedBuff"],
+    ids=["AsyncFedDR", "FedBuff", "CA2FL"],
 )
 def test_a_buffer_of_everybody_makes_rounds_where_speeds_are_equal(
     class_data: feddr.FederatedData, ours: Asynchronous, theirs: Any

@@ -45,6 +45,7 @@ COMPOSITE: list[Algorithm] = [
     feddr.FedMid(proximal="server"),
     feddr.FedMid(proximal="clients"),
     feddr.FedDualAvg(server_lr=0.9),
+    feddr.FedDecoupled(server_lr=0.9),
 ]
 SOLVERS: dict[str, LocalSolver] = {
     "sgd": local.SGD(lr=0.05, epochs=2, batch_size=4),

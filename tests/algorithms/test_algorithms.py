@@ -99,6 +99,8 @@ def test_scaffold_keeps_its_bookkeeping_law() -> None:
         feddr.FedPD(eta=1.0),
         feddr.FedSplit(eta=1.0),
         feddr.Scaffold(),
+        feddr.Scaffnew(p=0.5),
+        feddr.FedNova(),
         feddr.MimeLite(),
         feddr.FedDyn(eta=1.0),
         feddr.FedOpt(optax.sgd(1.0)),
@@ -116,7 +118,9 @@ def test_methods_without_composite_step_say_so(algorithm: Algorithm) -> None:
         feddr.simulate(problem(g=feddr.prox.L1(0.01)), algorithm, local=feddr.local.SGD(lr=0.1), rounds=1)
 
 
-@pytest.mark.parametrize("algorithm", [feddr.FedPD(eta=1.0), feddr.FedSplit(eta=1.0)], ids=repr)
+@pytest.mark.parametrize(
+    "algorithm", [feddr.FedPD(eta=1.0), feddr.FedSplit(eta=1.0), feddr.FedDecoupled(), feddr.Scaffnew(p=0.5)], ids=repr
+)
 def test_methods_that_need_everybody_say_so(algorithm: Algorithm) -> None:
     with pytest.raises(ValueError, match=r"needs every client in every round, got Uniform\(m=2\)"):
         feddr.simulate(
@@ -139,6 +143,12 @@ def test_methods_that_need_everybody_say_so(algorithm: Algorithm) -> None:
         lambda: feddr.FedMid(server_lr=-1.0),
         lambda: feddr.FedMid(proximal="nowhere"),  # type: ignore[arg-type]
         lambda: feddr.FedDualAvg(server_lr=float("inf")),
+        lambda: feddr.FedDecoupled(server_lr=0.0),
+        lambda: feddr.FedNova(server_lr=0.0),
+        lambda: feddr.Scaffnew(p=0.0),
+        lambda: feddr.Scaffnew(p=1.1),
+        lambda: feddr.local.Geometric(lr=0.1, p=0.0),
+        lambda: feddr.local.Geometric(lr=0.1, p=0.5, seed=-1),
         lambda: feddr.MimeLite(beta=1.0),
         lambda: feddr.MimeLite(beta=-0.1),
         lambda: feddr.FedDyn(eta=0.0),
@@ -170,6 +180,9 @@ def test_bad_hyper_parameters_are_refused(make: Any) -> None:
         (lambda v: feddr.Scaffold(server_lr=v), "server_lr"),
         (lambda v: feddr.FedMid(server_lr=v), "server_lr"),
         (lambda v: feddr.FedDualAvg(server_lr=v), "server_lr"),
+        (lambda v: feddr.FedDecoupled(server_lr=v), "server_lr"),
+        (lambda v: feddr.FedNova(server_lr=v), "server_lr"),
+        (lambda v: feddr.Scaffnew(p=v), "p"),
         (lambda v: feddr.MimeLite(beta=v), "beta"),
         (lambda v: feddr.FedAvgM(momentum=v), "momentum"),
         (lambda v: feddr.FedAdam(server_lr=v), "server_lr"),

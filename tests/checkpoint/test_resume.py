@@ -38,6 +38,9 @@ CASES = [
     Case("FedAvg", feddr.FedAvg(), SOME, composite=False),
     Case("FedDualAvg", feddr.FedDualAvg(), SOME),
     Case("FedMid", feddr.FedMid(), SOME),
+    Case("FedNova", feddr.FedNova(), SOME, composite=False),
+    Case("Scaffnew", feddr.Scaffnew(p=0.2), {"personal": True}, composite=False),
+    Case("FedDecoupled", feddr.FedDecoupled(), {}),
     Case("MimeLite", feddr.MimeLite(), SOME, composite=False),
     Case("FedDyn", feddr.FedDyn(eta=1.0), {**SOME, "personal": True}, composite=False),
     Case("FedAvgM", feddr.FedAvgM(), SOME, composite=False),
@@ -52,6 +55,7 @@ CASES = [
         {"clock": feddr.Clock(ROUGH), "concurrency": 4},
     ),
     Case("AsyncFedDR-full", feddr.AsyncFedDR(eta=1.0, init="full"), {"clock": feddr.Clock(ROUGH), "eager": True}),
+    Case("CA2FL", feddr.CA2FL(buffer=2), {"clock": feddr.Clock(delays.UniformSpeed(1.0, 2.0))}, composite=False),
     Case("FedBuff", feddr.FedBuff(buffer=2), {"clock": feddr.Clock(delays.UniformSpeed(1.0, 2.0))}, composite=False),
     Case(
         "FedAsync",

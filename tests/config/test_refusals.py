@@ -23,8 +23,8 @@ def refusal(raw: Mapping[str, Any]) -> str:
 FEDDR = dict(SMALL["algorithm"])
 SGD = dict(SMALL["local"])
 NAMES = (
-    "AsyncFedDR, FedAdagrad, FedAdam, FedAsync, FedAvg, FedAvgM, FedBuff, FedDR, FedDualAvg, FedDyn, FedMid, "
-    "FedOpt, FedPD, FedProx, FedSplit, FedYogi, MimeLite, Scaffold"
+    "AsyncFedDR, CA2FL, FedAdagrad, FedAdam, FedAsync, FedAvg, FedAvgM, FedBuff, FedDR, FedDecoupled, FedDualAvg, "
+    "FedDyn, FedMid, FedNova, FedOpt, FedPD, FedProx, FedSplit, FedYogi, MimeLite, Scaffnew, Scaffold"
 )
 ASYNC = {"name": "AsyncFedDR", "eta": 1}
 CLOCK: dict[str, Any] = {"engine": "clock", "updates": 5}

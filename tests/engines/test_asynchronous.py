@@ -275,6 +275,7 @@ def test_fedasync_mixes_as_published(regression_data: feddr.FederatedData) -> No
         (feddr.FedAsync(staleness="hinge", a=10.0, b=4.0), [1, 1, 1, 1 / 111]),
         (feddr.FedBuff(), [1, 2**-0.5, 0.5, 0.25]),
         (feddr.AsyncFedDR(eta=1.0), [1, 1, 1, 1]),
+        (feddr.CA2FL(), [1, 1, 1, 1]),
     ],
     ids=repr,
 )
@@ -289,7 +290,7 @@ def test_staleness_factors(algorithm: Any, expected: list[float]) -> None:
         ({"concurrency": 0}, "concurrency must be from 1 to the number of clients, 5, got 0"),
         ({"concurrency": 6}, "got 6"),
         ({"evaluate_every": 0}, "evaluate_every"),
-        ({"algorithm": feddr.FedDR(eta=1.0)}, "runs AsyncFedDR, FedAsync and FedBuff, got FedDR; use simulate"),
+        ({"algorithm": feddr.FedDR(eta=1.0)}, "runs AsyncFedDR, FedAsync, FedBuff and CA2FL, got FedDR; use simulate"),
         ({"algorithm": feddr.FedAsync()}, "FedAsync has no composite step"),
         ({"algorithm": feddr.FedBuff()}, "FedBuff has no composite step"),
         ({"model": delays.Fixed([1.0, 2.0])}, "each of 5 clients, got 2"),
@@ -311,6 +312,8 @@ def test_bad_settings_are_refused(problem: feddr.Problem, change: dict[str, Any]
         lambda: feddr.FedAsync(a=-1.0),
         lambda: feddr.FedBuff(buffer=0),
         lambda: feddr.FedBuff(server_lr=0.0),
+        lambda: feddr.CA2FL(buffer=0),
+        lambda: feddr.CA2FL(server_lr=0.0),
     ],
 )
 def test_bad_hyper_parameters_are_refused(make: Any) -> None:

@@ -23,6 +23,7 @@ METHODS = [
     feddr.Scaffold(),
     feddr.FedAsync(),
     feddr.FedBuff(buffer=2),
+    feddr.CA2FL(buffer=2),
     feddr.FedAvgM(),
     feddr.FedAdam(),
     feddr.FedYogi(),

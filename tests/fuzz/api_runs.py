@@ -21,11 +21,17 @@ PLAIN: list[Callable[[random.Random], Any]] = [
     lambda r: feddr.Scaffold(server_lr=r.choice([0.5, 1.0])),
     lambda r: feddr.MimeLite(beta=r.choice([0.0, 0.7])),
     lambda r: feddr.FedAvgM(momentum=r.choice([0.0, 0.7])),
+    lambda r: feddr.FedNova(server_lr=r.choice([0.5, 1.0])),
     lambda _: feddr.FedAdam(),
     lambda _: feddr.FedYogi(),
     lambda _: feddr.FedAdagrad(),
 ]
-TOGETHER: list[Callable[[random.Random], Any]] = [lambda _: feddr.FedPD(eta=0.5), lambda _: feddr.FedSplit(eta=0.5)]
+TOGETHER: list[Callable[[random.Random], Any]] = [
+    lambda _: feddr.FedPD(eta=0.5),
+    lambda _: feddr.FedSplit(eta=0.5),
+    lambda r: feddr.FedDecoupled(server_lr=r.choice([0.5, 1.0])),
+    lambda r: feddr.Scaffnew(p=r.choice([0.25, 1.0])),
+]
 COMPOSITE: list[Callable[[random.Random], Any]] = [
     lambda r: feddr.FedDR(
         eta=r.choice([0.5, 2, [0.5, 1.0, 2.0]]),
@@ -88,6 +94,7 @@ ASYNCHRONOUS: list[Callable[[random.Random], Any]] = [
     lambda r: feddr.AsyncFedDR(eta=r.choice([0.5, 2.0]), alpha=r.choice([0.5, 1.0])),
     lambda _: feddr.FedAsync(),
     lambda _: feddr.FedBuff(buffer=2),
+    lambda _: feddr.CA2FL(buffer=2),
 ]
 
 

@@ -15,7 +15,7 @@ from feddr.delays.delay import Job
 from feddr.engines.shared.compiled_clients import CompiledClients, SubproblemTask
 from feddr.engines.shared.evaluation import Evaluator
 from feddr.local import Subproblem
-from feddr.local.descent import Descent, Dual, Plain, Proximal
+from feddr.local.descent import Decoupled, Descent, Dual, Plain, Proximal
 from tests.conftest import make_classes
 from tests.xla.test_batching import ALONE, PLANS, SIZES
 
@@ -25,6 +25,9 @@ PRESCRIBING: list[Algorithm] = [
     feddr.FedMid(proximal="server"),
     feddr.FedMid(proximal="clients"),
     feddr.FedDualAvg(),
+    feddr.FedDecoupled(),
+    feddr.Scaffnew(p=0.2),
+    feddr.FedNova(),
 ]
 
 
@@ -48,7 +51,7 @@ def solve(compiled: CompiledClients, descent: Descent | None, probe: bool) -> di
     return found
 
 
-@pytest.mark.parametrize("descent", [Proximal(), Dual(np.float64(0.3))], ids=repr)
+@pytest.mark.parametrize("descent", [Proximal(), Dual(np.float64(0.3)), Decoupled(np.float64(0.3))], ids=repr)
 def test_all_plans_agree(descent: Descent) -> None:
     p = problem(feddr.prox.L1(0.05))
     expected = solve(clients(p, ALONE), descent, probe=True)
@@ -101,7 +104,8 @@ def test_subproblems_without_prescribed_steps_do_not_pay_for_g() -> None:
 @pytest.mark.parametrize("algorithm", PRESCRIBING, ids=repr)
 def test_solvers_without_plain_steps_are_refused(algorithm: Algorithm, local: Any, engine: Any) -> None:
     data = make_classes((6, 9), 4, 3, seed=1)
-    p = feddr.Problem.classification(feddr.models.softmax(4, 3), data, g=feddr.prox.L1(0.1), curvature=(1.0, 2.0))
+    g = feddr.prox.L1(0.1) if algorithm.composite else None
+    p = feddr.Problem.classification(feddr.models.softmax(4, 3), data, g=g, curvature=(1.0, 2.0))
     with pytest.raises(ValueError, match=r"prescribe plain gradient steps, got local=.*; use SGD without momentum"):
         engine(p, algorithm, local=local, rounds=1)
 

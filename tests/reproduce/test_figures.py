@@ -11,7 +11,7 @@ from feddr.reproduce import FIGURES, Experiment, Figure, Plan, Runs, digest, row
 from feddr.reproduce.estimates import seconds
 from feddr.theory import fixed_work
 from feddr.tune import plan as search
-from tests.reproduce.small_figures import TINY, experiments
+from tests.reproduce.small_figures import TINY, experiments, history
 
 FOLDER = PAPER
 TUNING = sorted(path for path in FOLDER.glob("tune-*.toml"))
@@ -122,3 +122,29 @@ def test_estimates_add_up(tmp_path: Path) -> None:
     each = [seconds(row.file, tables) for _, row, tables in plan.missing().values()]
     assert plan.estimate(2) == pytest.approx(sum(each) / 2)
     assert rows(TINY, experiments(tmp_path), None)[0].title == "tiny"
+
+
+def test_the_figure_of_bytes_compresses_the_runs_of_the_sampled_one(tmp_path: Path) -> None:
+    dense, *compressed = rows(FIGURES["bytes"], FOLDER, tmp_path)
+    sampled = next(row for row in rows(FIGURES["sampled"], FOLDER, tmp_path) if row.file == "sampled-11")
+    assert dense.title.endswith("uploads of every bit")
+    assert {digest({**dense.lines[label], "seed": 4}) for label in dense.lines} < {
+        digest({**tables, "seed": 4}) for tables in sampled.lines.values()
+    }
+    assert len(compressed) == 5
+    for row in compressed:
+        assert list(row.lines) == list(dense.lines)
+        for label, tables in row.lines.items():
+            (algorithm,) = tables["algorithm"]
+            upload = algorithm.pop("upload")
+            assert upload["name"] in ("Quantised", "TopK")
+            assert algorithm == dense.lines[label]["algorithm"][0]
+
+
+def test_what_was_uploaded_has_one_logarithmic_scale_for_all_panels() -> None:
+    from feddr.plots.reproduce import panels
+
+    few, many = history([0.3, 0.6, 0.9], bytes_each=20_000), history([0.3, 0.6, 0.9], bytes_each=2_000_000)
+    figure = panels({"few": {"FedDR()": [few]}, "many": {"FedDR()": [many]}}, "t", "uploaded")
+    assert len(figure.axes) == 6
+    assert {(axes.get_xscale(), axes.get_xlim()) for axes in figure.axes} == {("log", (0.02, 6.0))}

@@ -47,9 +47,9 @@ A table names a function or a class and gives its arguments, as in Python (``com
 Data whose labels are numbers to predict (``regression = true`` of csv, diabetes of bundled) make a regression, all
 others a classification.
 
-With ``engine = "clock"`` all methods share one virtual time: asynchronous ones (AsyncFedDR, FedAsync, FedBuff) run
-until ``updates`` uploads have arrived, the others for ``rounds`` rounds that last as long as their slowest client or
-until the ``deadline``.
+With ``engine = "clock"`` all methods share one virtual time: asynchronous ones (AsyncFedDR, CA2FL, FedAsync, FedBuff)
+run until ``updates`` uploads have arrived, the others for ``rounds`` rounds that last as long as their slowest client
+or until the ``deadline``.
 
 A table ``[tune]`` is for ``feddr tune``; everything else passes over it.
 

@@ -35,11 +35,12 @@ TABLE: Mapping[str, tuple[str, Sequence[str]]] = {
     "algorithm": (
         "feddr.algorithms",
         [
-            *("AsyncFedDR", "FedAdagrad", "FedAdam", "FedAsync", "FedAvg", "FedAvgM", "FedBuff", "FedDR", "FedDualAvg"),
-            *("FedDyn", "FedMid", "FedOpt", "FedPD", "FedProx", "FedSplit", "FedYogi", "MimeLite", "Scaffold"),
+            *("AsyncFedDR", "CA2FL", "FedAdagrad", "FedAdam", "FedAsync", "FedAvg", "FedAvgM", "FedBuff", "FedDR"),
+            *("FedDecoupled", "FedDualAvg", "FedDyn", "FedMid", "FedNova", "FedOpt", "FedPD", "FedProx", "FedSplit"),
+            *("FedYogi", "MimeLite", "Scaffnew", "Scaffold"),
         ],
     ),
-    "local": ("feddr.local", ["Accelerated", "Optax", "SGD"]),
+    "local": ("feddr.local", ["Accelerated", "Geometric", "Optax", "SGD"]),
     "schedule": ("feddr.local.schedules", ["Cosine", "Step"]),
     "stopping": ("feddr.local", ["Absolute", "Epochs", "Relative", "Tolerance"]),
     "upload": ("feddr.compress", ["Quantised", "RandomK", "TopK"]),
@@ -54,7 +55,7 @@ TABLE: Mapping[str, tuple[str, Sequence[str]]] = {
 }
 """For each kind of part, the module and the names in it."""
 
-ASYNCHRONOUS = ("AsyncFedDR", "FedAsync", "FedBuff")
+ASYNCHRONOUS = ("AsyncFedDR", "CA2FL", "FedAsync", "FedBuff")
 """The algorithms that need a clock."""
 
 NESTED = {

@@ -68,7 +68,8 @@ def simulate_async(
     problem
         What to minimise.
     algorithm
-        ``AsyncFedDR``, ``FedAsync`` or ``FedBuff``; "auto" for eta or alpha as in ``simulate``, for the given tau.
+        ``AsyncFedDR``, ``FedAsync``, ``FedBuff`` or ``CA2FL``; "auto" for eta or alpha as in ``simulate``, for the
+        given tau.
     local
         How clients solve their subproblems.
     updates
@@ -132,7 +133,8 @@ def simulate_async(
     )
     if not isinstance(algorithm, Asynchronous):
         raise ValueError(
-            f"simulate_async runs AsyncFedDR, FedAsync and FedBuff, got {type(algorithm).__name__}; use simulate."
+            "simulate_async runs AsyncFedDR, FedAsync, FedBuff and CA2FL, "
+            f"got {type(algorithm).__name__}; use simulate."
         )
     options.check(algorithm, problem, local)
     problem = problem if init is None else problem.starting_at(init)

@@ -34,8 +34,8 @@ def server_app(
 ) -> ServerApp:
     """Return a Flower ServerApp that serves a run.
 
-    ``AsyncFedDR``, ``FedAsync`` and ``FedBuff`` run asynchronously, the other methods in rounds. A run that is
-    submitted again under its name resumes where it stopped; its ledger is on the disk before an update counts.
+    ``AsyncFedDR``, ``FedAsync``, ``FedBuff`` and ``CA2FL`` run asynchronously, the other methods in rounds. A run that
+    is submitted again under its name resumes where it stopped; its ledger is on the disk before an update counts.
 
     Parameters
     ----------

@@ -5,17 +5,19 @@ Algorithms and solvers do not know each other; a subproblem is all that passes b
     subproblem     the one problem that an algorithm may ask a client to solve, and its solution
     solver         the protocol LocalSolver, and the one loop that runs every solver
     sgd            stochastic gradient descent
+    geometric      a random number of gradient steps, the same for all clients of a round
     schedules      learning rates that change from round to round
     optax          any optimiser of optax
     accelerated    Nesterov's method with a bound on its distance to the exact prox (certified)
     stopping       accuracies at which a certified solver stops
     batches        random batches over epochs
     gradients      gradients over a batch, or over all samples of a client
-    descent        plain, proximal and dual steps, for algorithms that prescribe them
+    descent        plain, proximal, dual and decoupled steps, for algorithms that prescribe them
 """
 
 from feddr.local import schedules
 from feddr.local.accelerated import Accelerated
+from feddr.local.geometric import Geometric
 from feddr.local.optax import Optax
 from feddr.local.sgd import SGD
 from feddr.local.solver import LocalSolver, solve
@@ -29,6 +31,7 @@ __all__ = [
     "Curvature",
     "Epochs",
     "Estimate",
+    "Geometric",
     "LocalSolver",
     "Optax",
     "Relative",

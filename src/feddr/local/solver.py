@@ -151,6 +151,8 @@ def solve(
     ([1.0, 2.0], 1, [-1.0, -2.0])
     """
     lr = 0.0 if sub.descent is None else descent.length(solver, context.round)
+    if sub.descent is not None:
+        sub = sub._replace(start=sub.descent.begin(sub.start, prox))
 
     def unfinished(carry: tuple[Any, SolverState, Tree]) -> Any:
         t, state, _ = carry

@@ -21,7 +21,12 @@ METRICS = {
     "train_accuracy": "training accuracy (%)",
     "test_accuracy": "test accuracy (%)",
 }
-AXES = {"round": "round", "megabytes": "megabytes sent, up and down", "time": "virtual time (s)"}
+AXES = {
+    "round": "round",
+    "megabytes": "megabytes sent, up and down",
+    "uploaded": "megabytes sent up",
+    "time": "virtual time (s)",
+}
 WHERE = {"": "at the global model xbar", "personal_": "each client's own model on its own data"}
 LOSSES = 1e-3, 10.0
 """Losses beyond are cut off: a method that diverges must not press the others into a line."""
@@ -35,7 +40,7 @@ def panels(rows: "Mapping[str, Lines]", title: str, x: str, prefix: str = "") ->
     rows
         By title, for each line its histories, one for each seed.
     x
-        "round", "megabytes" or "time".
+        "round", "megabytes", "uploaded" or "time"; what is uploaded has a logarithmic scale, the same in all panels.
     prefix
         "" for the metrics at xbar, "personal_" for those of the clients' own models.
     """
@@ -56,6 +61,9 @@ def panels(rows: "Mapping[str, Lines]", title: str, x: str, prefix: str = "") ->
             axes.set_ylabel(label, fontsize=8)
             if j == 1:
                 axes.set_title(name.replace("$", r"\$"), fontsize=9)
+            if x == "uploaded":
+                axes.set_xscale("log", nonpositive="mask")  # nothing was sent before the first round
+                axes.set_xlim(*_range(rows, x))
             if i == len(rows) - 1:
                 axes.set_xlabel(AXES[x], fontsize=8)
             if j == 2 and not same:
@@ -64,6 +72,12 @@ def panels(rows: "Mapping[str, Lines]", title: str, x: str, prefix: str = "") ->
         handles, names = figure.axes[3 * list(rows.values()).index(fullest)].get_legend_handles_labels()
         figure.legend(handles, names, loc="outside lower center", ncols=4, fontsize=8, frameon=False)
     return figure
+
+
+def _range(rows: "Mapping[str, Lines]", x: str) -> tuple[float, float]:
+    """Return the least and the largest place of all lines after their start."""
+    places = [point.x for lines in rows.values() for one in lines.values() for point in band(one, "F", x)]
+    return min(place for place in places if place > 0), max(places)
 
 
 def _styles(labels: "Mapping[str, object]") -> dict[str, LineStyle]:

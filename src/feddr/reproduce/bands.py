@@ -9,6 +9,7 @@ from feddr.history import History, Row
 AXES: dict[str, Callable[[Row], float]] = {
     "round": lambda row: float(row.round),
     "megabytes": lambda row: (row.bytes_up + row.bytes_down) / 1e6,
+    "uploaded": lambda row: row.bytes_up / 1e6,
     "local_steps": lambda row: float(row.local_steps),
     "time": lambda row: row.time,
 }

@@ -42,8 +42,10 @@ class Experiment:
         A key that varies, as for ``--set``, instead of the method; lines are then called by its values.
     only
         The label of the method that is taken where a key varies.
-    sets
-        Overrides.
+    lines
+        Labels of the methods that are taken where no key varies; all of the file if there are none.
+    sets, name
+        Overrides, and what the row is called for them; by the overrides themselves if it has no name.
     quick, quick_values
         Overrides and values for ``--quick``.
     at_length
@@ -58,7 +60,9 @@ class Experiment:
     vary: str = ""
     values: tuple[float, ...] = ()
     only: str = ""
+    lines: tuple[str, ...] = ()
     sets: tuple[str, ...] = ()
+    name: str = ""
     quick: tuple[str, ...] = ()
     quick_values: tuple[float, ...] = ()
     at_length: bool = False
@@ -79,7 +83,7 @@ class Figure:
     experiments
         Its rows.
     x
-        What metrics are drawn against: a picture for each, of "round", "megabytes", "time".
+        What metrics are drawn against: a picture for each, of "round", "megabytes", "uploaded", "time".
     budgets
         What its methods are ranked by in the summary: the same of "round", "megabytes" or "time" for all.
     seeds
@@ -146,8 +150,10 @@ def _row(
     raw = override(raw, [*experiment.sets, *(experiment.quick if quick else ())])
     title = raw["name"]
     if not experiment.vary:
-        lines = {label: _fewer(alone(raw, label, {}), experiment.fewer) for label in labels(entries(raw))}
-        return PanelRow(", ".join([title, *experiment.sets]), file, lines, seeds)
+        taken = experiment.lines or labels(entries(raw))
+        lines = {label: _fewer(alone(raw, label, {}), experiment.fewer) for label in taken}
+        called = [experiment.name] if experiment.name else experiment.sets
+        return PanelRow(", ".join([title, *called]), file, lines, seeds)
     label = experiment.only or labels(entries(raw))[0]
     values = experiment.quick_values if quick else experiment.values
     name = NAMES.get(experiment.vary, experiment.vary.split(".")[-1])

@@ -116,8 +116,35 @@ SPARSITY = Figure(
     seeds=SEEDS[:3],
     curve=True,
 )
+COMPRESSED = (
+    ("every bit", ""),
+    ("8 bits", '{name = "Quantised", bits = 8}'),
+    ("4 bits", '{name = "Quantised", bits = 4}'),
+    ("2 bits", '{name = "Quantised", bits = 2}'),
+    ("the largest 10 %", '{name = "TopK", share = 0.1}'),
+    ("the largest 1 %", '{name = "TopK", share = 0.01}'),
+)
+"""How uploads are compressed: in words, and in TOML."""
+UPLOADED = Figure(
+    "bytes",
+    "Accuracy against bytes sent up, with compressed uploads",
+    "The paper has no such figure; its question is how good a model is for its bytes.",
+    tuple(
+        Experiment(
+            ("sampled-11",),
+            lines=("FedDR()", "FedDyn", "SCAFFOLD", "FedAvgM", "FedAvg"),
+            sets=(f"algorithm.upload={upload}",) if upload else (),
+            name=f"uploads of {words}",
+            quick=FEW_SAMPLED,
+            at_length=words in ("8 bits", "2 bits", "the largest 10 %"),
+        )
+        for words, upload in COMPRESSED
+    ),
+    x=("uploaded",),
+    seeds=LONG,
+)
 FIGURES = {
     figure.name: figure
-    for figure in (EVERYONE, SAMPLED, FEMNIST, SHARDS, COMPOSITE, COMPOSITE_IMAGES, ASYNCHRONOUS, SPARSITY)
+    for figure in (EVERYONE, SAMPLED, FEMNIST, SHARDS, COMPOSITE, COMPOSITE_IMAGES, ASYNCHRONOUS, SPARSITY, UPLOADED)
 }
 """All figures, in the order of the paper."""

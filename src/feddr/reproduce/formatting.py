@@ -9,7 +9,13 @@ from feddr.reproduce.bands import at, cost
 Lines = Mapping[str, Sequence[History]]
 """For each line its histories, one for each seed."""
 
-BUDGETS = {"round": "rounds", "megabytes": "MB", "local_steps": "local steps", "time": "s of virtual time"}
+BUDGETS = {
+    "round": "rounds",
+    "megabytes": "MB",
+    "uploaded": "MB sent up",
+    "local_steps": "local steps",
+    "time": "s of virtual time",
+}
 STEP = 0.05
 """Targets are multiples of it."""
 
@@ -101,7 +107,7 @@ def _costs(lines: Lines, x: str) -> str:
     goal = target(lines)
     if goal <= 0:
         return ""
-    columns = ["round", "megabytes", "local_steps", *(["time"] if x == "time" else [])]
+    columns = ["round", "megabytes", "local_steps", *([x] if x in ("time", "uploaded") else [])]
     table = [[f"to {100 * goal:.0f} % training accuracy at xbar", *(BUDGETS[name] for name in columns)]]
     for label, histories in lines.items():
         spent = [cost(histories, "train_accuracy", goal, name) for name in columns]

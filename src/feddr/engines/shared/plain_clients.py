@@ -33,8 +33,10 @@ class PlainClients:
         samples = precision.samples(self.problem.data.client(i), self.dtype)
         size = len(next(iter(samples.values())))
         batches = local.batches(size, rng)
-        state = local.init(sub, SolverContext(self._curvature(i, samples) if local.certified else Curvature(), k, p))
         lr = 0.0 if sub.descent is None else descent.length(local, k)
+        if sub.descent is not None:
+            sub = sub._replace(start=sub.descent.begin(sub.start, prox))
+        state = local.init(sub, SolverContext(self._curvature(i, samples) if local.certified else Curvature(), k, p))
         gradients = []
         for t in range(local.num_steps(size)):
             if state.done:
