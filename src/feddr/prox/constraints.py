@@ -14,11 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from feddr import tree
-from feddr.prox.regulariser import (
-    HasRadius,
+from feddr.prox.masks import (
     Mask,
-    Scalar,
-    brief,
     each_included,
     map_included,
     max_included,
@@ -28,6 +25,7 @@ from feddr.prox.regulariser import (
     scaled_norm,
     sum_included,
 )
+from feddr.prox.regulariser import HasRadius, Scalar, brief
 from feddr.tree import Tree
 
 
