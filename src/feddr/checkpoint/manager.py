@@ -178,8 +178,8 @@ class CheckpointManager:
             if not self.failing:
                 newest = "there is none yet" if self.newest is None else f"the newest is that of round {self.newest}"
                 warnings.warn(
-                    f"No checkpoint could be written after round {k} in {self._place}: {error.strerror}. The run goes "
-                    f"on, and {newest}.",
+                    f"No checkpoint could be written after round {k} in {self._place}: {error.strerror}. The run "
+                    f"continues, and {newest}.",
                     CheckpointWarning,
                     stacklevel=4,
                 )

@@ -93,7 +93,7 @@ def real(leaf: Any) -> jax.Array:
 
 
 def wide(leaf: Any) -> jax.Array:
-    """Return a leaf in the type in which a regulariser computes: its own, or float32 where that has half the bits."""
+    """Return a leaf in the type in which a regulariser computes: its own, but at least float32."""
     array = real(leaf)
     return array.astype(jnp.promote_types(array.dtype, jnp.float32))
 

@@ -72,9 +72,9 @@ def make(
     executor
         Who makes them: ``feddr.tune.Processes`` with ``runs.COMMAND``, or ``serial``.
     notice
-        Told of each record.
+        Called with each record.
     stopping
-        Whether to begin no more; those under way are finished.
+        Returns whether to start no more runs; those in progress are finished.
     """
 
     def jobs() -> Iterator[RunSpec]:

@@ -1,6 +1,6 @@
 // Who has which data, who took part how often, and how old updates were when they arrived.
 
-let drawn = []; // what has a canvas, to be painted anew in another theme
+let drawn = []; // what has a canvas, to be painted again in another theme
 let shownClients = "";
 
 const drawClients = (data, series) => {
