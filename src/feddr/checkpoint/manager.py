@@ -154,7 +154,7 @@ class CheckpointManager:
         return saved.round
 
     def after(self, k: int, last: bool) -> None:
-        """Save the state after round k if it is time, or the last round."""
+        """Write a checkpoint after round k if one is due, or if it is the last round."""
         if self.checkpoints is not None and (last or self._due(k)):
             self._save(k)
 
