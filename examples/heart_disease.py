@@ -126,7 +126,7 @@ def one_table(samples: Mapping[str, Any], strength: float, least: float) -> Arra
     while moved > 1e-14:
         u = v - step * a.T @ (expit(a @ v) - y) / len(y)
         new = np.maximum(u - np.clip(u, -threshold, threshold), floor)
-        t = 0 if (v - new) @ (new - w) > 0 else t + 1  # momentum that leads uphill begins anew
+        t = 0 if (v - new) @ (new - w) > 0 else t + 1  # restart of momentum that leads uphill
         v, moved, w = new + t / (t + 3) * (new - w), np.abs(new - w).max(), new
     return w
 

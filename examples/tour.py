@@ -80,7 +80,7 @@ def main(argv: Sequence[str] | None = None) -> Findings:
     axes[1].legend(frameon=False)
     common.save(figure, options.out / "tour.png")
     print(f"""
-To go on:
+What to try next:
     feddr report {folder}          the curves of a run as one HTML page
     feddr example first                      writes first.toml: seven methods on this problem, for feddr compare
     feddr theory --help                      step sizes with a guarantee

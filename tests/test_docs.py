@@ -192,9 +192,9 @@ def test_examples_in_docstrings_run(name: str, tmp_path: Path, monkeypatch: pyte
 
 
 PUBLIC = (
-    *("algorithms", "certify", "checkpoint", "config", "data", "datasets", "delays"),
+    *("algorithms", "certify", "checkpoint", "compress", "config", "data", "datasets", "delays"),
     *("early_stopping", "estimators", "flower", "history", "inference", "local", "metrics", "models", "plots"),
-    *("preparation", "problem", "prox", "runs.trackers"),
+    *("preparation", "problem", "prox", "reproduce", "runs.trackers"),
     *("sampling", "testing", "theory", "tune"),
 )
 

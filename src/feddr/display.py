@@ -2,6 +2,7 @@
 
 import html
 import math
+import reprlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -128,3 +129,28 @@ def percent(value: float) -> str:
 def _one_line(text: str, most: int = 100) -> str:
     text = " ".join(text.split())
     return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+class _Short(reprlib.Repr):
+    """Python's repr with long collections cut, and arrays shown by type and shape."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.maxother = 100
+
+    def repr_ndarray(self, x: Any, _level: int) -> str:
+        return f"{x.dtype}{list(x.shape)}" if x.ndim else repr(x.item())
+
+    repr_ArrayImpl = repr_ndarray
+
+
+def short(value: Any) -> str:
+    """Return the repr of a value in one short line: long collections cut, arrays by type and shape.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> short({"mask": np.ones((2, 3), bool), "words": ("bias",)})
+    "{'mask': bool[2, 3], 'words': ('bias',)}"
+    """
+    return _Short().repr(value)

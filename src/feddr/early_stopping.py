@@ -1,4 +1,4 @@
-"""When a run may end before its last round: a target, no more improvement, a time, or bytes sent."""
+"""Early stopping: a run ends at a target, when a metric improves no more, after a time, or after so many bytes."""
 
 import math
 import re

@@ -49,3 +49,8 @@ def real(what: str, values: ArrayLike) -> NDArray[Any]:
 def parameters(x: tree.Tree) -> tree.Tree:
     """Return parameters as arrays of float32 or float64."""
     return jax.tree_util.tree_map_with_path(lambda path, leaf: real(f"The parameter {tree.name(path)}", leaf), x)
+
+
+def dtype_of(x: tree.Tree) -> np.dtype[Any]:
+    """Return the type in which the leaves of a tree are computed together, the widest of them."""
+    return np.dtype(np.result_type(*[leaf.dtype for leaf in tree.leaves(x)]))

@@ -127,7 +127,9 @@ class TorchProblem:
         batch = {name: array[:2] for name, array in self.data.train.samples.items()}
         rows = len(next(iter(batch.values())))
         with torch.no_grad():
-            shape = tuple(self._losses(self._tensors(self.init), self._batch(batch, _dtype(self.init))).shape)
+            shape = tuple(
+                self._losses(self._tensors(self.init), self._batch(batch, precision.dtype_of(self.init))).shape
+            )
         if shape != (rows,):
             raise ValueError(
                 f"loss must return one value for each sample, for {rows} samples it returned shape {shape}; "
@@ -172,7 +174,7 @@ class TorchProblem:
     def F(self, x: Tree) -> float:
         """Return F(x) = f(x) + g(x)."""
         x = precision.parameters(x)
-        with precision.scope(_dtype(x)):
+        with precision.scope(precision.dtype_of(x)):
             return self.f(x) + float(self.regulariser.value(x))
 
     def gradient(self, x: Tree) -> Tree:
@@ -199,7 +201,7 @@ class TorchProblem:
         tensors, found = self._tensors(x), []
         with torch.no_grad():
             for rows in _chunks(len(next(iter(batch.values())))):
-                chunk = self._batch({name: a[rows] for name, a in batch.items()}, _dtype(x))
+                chunk = self._batch({name: a[rows] for name, a in batch.items()}, precision.dtype_of(x))
                 found.append(of(self._outputs(tensors, chunk), chunk).numpy())
         return np.concatenate(found) if found else np.zeros(0)
 
@@ -224,7 +226,7 @@ class TorchProblem:
         tensors, value = self._tensors(x, requires_grad=gradient), 0.0
         total = {name: torch.zeros_like(tensor) for name, tensor in tensors.items()}
         for rows in _chunks(len(weights)):
-            batch = self._batch({name: a[rows] for name, a in samples.items()}, _dtype(x))
+            batch = self._batch({name: a[rows] for name, a in samples.items()}, precision.dtype_of(x))
             with torch.set_grad_enabled(gradient):
                 losses = self._losses(tensors, batch)
                 part = torch.dot(self._tensor(weights[rows]).to(losses.dtype), losses)
@@ -264,7 +266,7 @@ class TorchProblem:
     @cached_property
     def _real_features(self) -> bool:
         """Whether the module cannot take whole numbers, but the same as real ones."""
-        own = _dtype(self.init)
+        own = precision.dtype_of(self.init)
         # In float64, since what PyTorch makes of whole numbers on its way, such as x / 255, is float32.
         return not self._takes(np.int64, np.float64) and self._takes(own, own)
 
@@ -286,7 +288,3 @@ def _outputs(outputs: torch.Tensor, batch: Tensors) -> torch.Tensor:
 
 def _chunks(n: int) -> list[slice]:
     return [slice(first, min(first + CHUNK, n)) for first in range(0, n, CHUNK)]
-
-
-def _dtype(x: Tree) -> np.dtype[Any]:
-    return np.dtype(np.result_type(*[leaf.dtype for leaf in tree.leaves(x)]))

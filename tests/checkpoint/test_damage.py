@@ -120,7 +120,7 @@ def test_what_a_kill_left_of_a_save_is_swept_away(tmp_path: Path) -> None:
     assert sorted(path.name for path in checkpoints.folder.iterdir()) == ["000000000008", "000000000012"]
 
 
-def test_a_run_goes_on_from_the_checkpoint_before_the_damaged_one(tmp_path: Path) -> None:
+def test_a_run_resumes_from_the_checkpoint_before_the_damaged_one(tmp_path: Path) -> None:
     """The result is the same: only some rounds are computed twice."""
     problem, algorithm, kept = classes(), feddr.FedDR(eta=1.0), tmp_path / "kept"
     go(problem, algorithm, 6, checkpoint=feddr.Checkpoint(kept, every=2))

@@ -46,7 +46,7 @@ def test_a_save_on_a_full_disk_leaves_the_checkpoint_before(tmp_path: Path) -> N
     record(20, "disk full while saving", found["tried"], found["survived"], f"{found['failed']} saves failed cleanly")
 
 
-def test_a_run_goes_on_when_the_disk_is_full(tmp_path: Path) -> None:
+def test_a_run_continues_when_the_disk_is_full(tmp_path: Path) -> None:
     found = part("full_in_a_run", tmp_path / "disk", "2m")
     (told,) = found["warnings"]
     assert "No checkpoint could be written after round 4 in" in told
@@ -56,7 +56,7 @@ def test_a_run_goes_on_when_the_disk_is_full(tmp_path: Path) -> None:
     record(21, "disk full under a run", 1, 1, "a warning; saved again when there was room; same bits")
 
 
-def test_a_run_goes_on_when_the_disk_becomes_read_only(tmp_path: Path) -> None:
+def test_a_run_continues_when_the_disk_becomes_read_only(tmp_path: Path) -> None:
     found = part("read_only", tmp_path / "disk", "2m")
     (told,) = found["warnings"]
     assert "Read-only file system. The run continues, and the newest is that of round 3." in told

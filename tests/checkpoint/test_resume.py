@@ -84,7 +84,7 @@ def test_a_resumed_run_is_the_uninterrupted_one(case: Case, tmp_path: Path) -> N
     assert all(a < b for a, b in itertools.pairwise(times))
 
 
-def test_certificates_go_on(tmp_path: Path) -> None:
+def test_certificates_of_resumed_runs_are_whole(tmp_path: Path) -> None:
     problem, algorithm = squares(), feddr.FedDR(eta=0.1, alpha=1.0)
     local = feddr.local.Accelerated(stopping=feddr.local.Relative(0.5))
     more: dict[str, Any] = {"local": local, "certify": True, "sampling": sampling.Uniform(2)}

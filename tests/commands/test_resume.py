@@ -61,7 +61,7 @@ def wait_for(condition: Path, process: "subprocess.Popen[str]", text: str = "") 
         time.sleep(0.01)
 
 
-def test_a_comparison_that_is_killed_goes_on(folder: Path) -> None:
+def test_a_comparison_that_is_killed_resumes(folder: Path) -> None:
     """Killed in the second algorithm, while another program wants the folder: the first is not run again."""
     assert feddr_("compare", "two.toml", "--out", "whole").exit_code == 0
     with start("compare", "two.toml", "--out", "cut", "--checkpoint-every", "20") as process:
@@ -96,7 +96,7 @@ def test_a_comparison_that_is_killed_goes_on(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
-def test_ctrl_c_saves_and_says_how_to_go_on(folder: Path, number: signal.Signals) -> None:
+def test_ctrl_c_saves_and_says_how_to_resume(folder: Path, number: signal.Signals) -> None:
     with start("run", "one.toml", "--out", "it's cut") as process:
         assert process.stderr is not None
         assert "round 0/1500" in process.stderr.readline()
@@ -113,7 +113,7 @@ def test_ctrl_c_saves_and_says_how_to_go_on(folder: Path, number: signal.Signals
     assert rows(folder / "it's cut" / "FedDR" / "history.csv") == rows(folder / "whole" / "FedDR" / "history.csv")
 
 
-def test_a_run_killed_before_its_first_checkpoint_begins_anew(folder: Path) -> None:
+def test_a_run_killed_before_its_first_checkpoint_restarts(folder: Path) -> None:
     hours = ["--set", "local.batch_size=none", "--set", "local.epochs=1000000000"]
     with start("run", "one.toml", "--out", "cut", *hours) as process:
         wait_for(folder / "cut" / CHECKPOINTS / PROGRESS, process)

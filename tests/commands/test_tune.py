@@ -121,7 +121,7 @@ def test_no_folder_is_left_where_nothing_was_found(folder: Path, monkeypatch: py
     assert files(folder) == set()
 
 
-def test_ctrl_c_keeps_what_there_is_and_the_search_goes_on(folder: Path) -> None:
+def test_ctrl_c_keeps_what_there_is_and_the_search_resumes(folder: Path) -> None:
     """With real processes: a search that is resumed in this one must find the same."""
     search = ["../one.toml", "--set", "rounds=20", "--grid", "algorithm.eta=1,10", "--seeds", "0,1"]
     command = [sys.executable, "-m", "feddr", "tune", *search, "--out", "cut", "--workers", "1"]

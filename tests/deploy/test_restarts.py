@@ -34,7 +34,7 @@ def test_a_task_that_outlives_its_time_is_sent_again(federation: Federation) -> 
     )
 
 
-def test_a_killed_server_app_and_a_killed_superlink_go_on_when_the_run_is_submitted_again(
+def test_a_killed_server_app_and_a_killed_superlink_resume_when_the_run_is_submitted_again(
     federation: Federation,
 ) -> None:
     # Its second update is asked for once more after the first kill, so the third is the fourth that it begins.

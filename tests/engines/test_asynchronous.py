@@ -4,7 +4,8 @@ import itertools
 import math
 import warnings
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -38,6 +39,18 @@ def run(problem: feddr.Problem, model: Delay | None = None, max_events: int = 10
     return feddr.simulate_async(problem, clock=clock, **arguments)
 
 
+@contextmanager
+def started_loop(
+    problem: feddr.Problem, algorithm: feddr.AsyncFedDR, concurrency: int, updates: int
+) -> Iterator[EventLoop]:
+    """Yield an event loop with rough delays, ready for its first event, to be played event by event."""
+    with ThreadPool(2) as pool:
+        state = Run(problem, algorithm, SGD, EngineOptions(feddr.sampling.Uniform(1), seed=4), pool)
+        loop = EventLoop(state, algorithm, feddr.Clock(ROUGH), concurrency, updates)
+        loop.start()
+        yield loop
+
+
 def arrivals(result: feddr.Result) -> list[tuple[int, int]]:
     """Client and staleness of each update."""
     return [(event.client, event.arrived - event.read) for event in result.events if event.arrived >= 0]
@@ -50,11 +63,8 @@ def test_the_bookkeeping_law_holds_after_every_event(
     problem: feddr.Problem, init: str, buffer: int, concurrency: int
 ) -> None:
     algorithm = feddr.AsyncFedDR(eta=0.7, alpha=1.2, init=init, buffer=buffer)
-    with ThreadPool(2) as pool:
-        under_way = Run(problem, algorithm, SGD, EngineOptions(feddr.sampling.Uniform(1), seed=4), pool)
-        clock = EventLoop(under_way, algorithm, feddr.Clock(ROUGH), concurrency, updates=30)
-        clock.start()
-        state, lost = under_way.state, 0
+    with started_loop(problem, algorithm, concurrency, updates=30) as clock:
+        state, lost = clock.run.state, 0
         while clock.version < clock.updates:
             before, jobs = dict(state.clients), dict(clock.schedule.jobs)
             clock.step()

@@ -1,4 +1,4 @@
-"""A run ends when it is told to, in every engine, and at the same place after an interruption."""
+"""Early stopping: every engine ends at the same round, also after an interruption."""
 
 from pathlib import Path
 from typing import Any

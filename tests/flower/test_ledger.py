@@ -54,7 +54,7 @@ def test_what_was_not_committed_does_not_count(tmp_path: Path) -> None:
     assert [one.client for one in ledger.pending] == [1]
 
 
-def test_an_open_round_goes_on_with_what_has_arrived(tmp_path: Path) -> None:
+def test_an_open_round_resumes_with_what_has_arrived(tmp_path: Path) -> None:
     one, two = opened(tmp_path / "one"), opened(tmp_path / "two")
     for client in (2, 0, 1):
         one.accept(client, 1, value(client), X0)

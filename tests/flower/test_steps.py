@@ -180,7 +180,7 @@ def test_a_client_that_has_lost_its_state_is_counted_with_its_own_weight(tmp_pat
     balanced(tmp_path, method)
 
 
-def test_a_run_that_goes_on_has_the_numbers_that_it_began_with(tmp_path: Path) -> None:
+def test_a_resumed_run_has_the_numbers_that_it_began_with(tmp_path: Path) -> None:
     """Even if nobody greets again, and if nodes work ten times as long by now; they are not asked."""
     method = feddr.FedDR()
     run(tmp_path, method, rounds=2)
@@ -201,7 +201,7 @@ def test_a_run_that_goes_on_has_the_numbers_that_it_began_with(tmp_path: Path) -
     assert "step_sizes" in json.loads((place(tmp_path) / "settings.json").read_text())
 
 
-def test_a_run_goes_on_with_the_algorithm_that_it_began_with(tmp_path: Path) -> None:
+def test_a_run_resumes_with_the_algorithm_that_it_began_with(tmp_path: Path) -> None:
     run(tmp_path, feddr.FedDR(), rounds=1)
     with pytest.raises(ValueError, match=r"algorithm was FedDR\(eta='auto'.* and is FedDR\(eta=\(0.3"):
         run(tmp_path, feddr.FedDR(eta=ETAS))

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from feddr.commands import main
 from feddr.config.components import TABLE
+from tests.fuzz.bad_input import BLOCKED, FILE, TAKEN, Case
 from tests.fuzz.broken_configs import BASES, BESIDE
-from tests.fuzz.cases import BLOCKED, FILE, TAKEN, Case
 from tests.fuzz.literals import document
 
 PATHS = [

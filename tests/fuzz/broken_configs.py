@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from feddr.config.components import TABLE
 from feddr.config.labels import OWN
-from tests.fuzz.cases import BLOCKED, TAKEN, Case
+from tests.fuzz.bad_input import BLOCKED, TAKEN, Case
+from tests.fuzz.component_grammar import part
 from tests.fuzz.literals import HUGE, SMALL, WRONG, Value, document, gentle, wild
-from tests.fuzz.parts import part
 
 IRIS = {"name": "bundled", "which": "iris", "num_clients": 2, "test_share": 0.2}
 SOFTMAX = {"name": "softmax", "num_features": 4, "num_classes": 3}

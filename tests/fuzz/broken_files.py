@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from feddr.datasets.heart_disease import HOSPITALS
 from tests.datasets.formats import Digits, idx_bytes
+from tests.fuzz.bad_input import BLOCKED, Case
 from tests.fuzz.broken_configs import BASES
-from tests.fuzz.cases import BLOCKED, Case
 from tests.fuzz.literals import document
 
 Files = dict[str, bytes]

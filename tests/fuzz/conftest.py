@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.fuzz.cases import Tally
+from tests.fuzz.bad_input import Tally
 
 
 @pytest.fixture(scope="session")

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from tests.fuzz import broken_arguments, broken_configs, broken_files
-from tests.fuzz.cases import Case, Tally, attempt
+from tests.fuzz.bad_input import Case, Tally, attempt
 
 CASES = int(os.environ.get("FEDDR_FUZZ", "500"))
 SEED = int(os.environ.get("FEDDR_FUZZ_SEED", "0"))

@@ -29,9 +29,9 @@ from feddr.storage import limits, untrusted
 from feddr.storage.tensors import Arrays
 from tests.checkpoint.small_runs import classes, go
 from tests.datasets.formats import idx_bytes
+from tests.fuzz.bad_input import BLOCKED, Case, attempt
 from tests.fuzz.broken_configs import BASES
 from tests.fuzz.broken_files import DIGITS, WHOLE, command, digits_npz
-from tests.fuzz.cases import BLOCKED, Case, attempt
 from tests.fuzz.literals import document
 
 SOURCES = Path(feddr.__file__).parent
@@ -112,7 +112,7 @@ LINKED = ["FedDR", ".checkpoints/FedDR", ".config.part.toml", "FedDR/history.csv
 
 
 @pytest.mark.parametrize("name", LINKED)
-def test_a_run_is_not_taken_up_through_links(name: str) -> None:
+def test_a_run_is_not_resumed_through_links(name: str) -> None:
     target = "../" * (1 + name.count("/")) + ("else/where.txt" if "." in name[1:] else "else")
     message = refused(Case(("run", "--resume", "begun", "--quiet"), BEGUN, {f"begun/{name}": target}))
     assert "is a link, and results are not written through links; remove it." in message

@@ -44,7 +44,7 @@ def test_engines_agree(algorithm: Any) -> None:
     assert ours == pytest.approx(theirs, abs=1e-12)
 
 
-def test_no_round_compiles_anything_anew() -> None:
+def test_no_round_compiles_anything_again() -> None:
     traced: list[Any] = []
 
     def schedule(k: Any) -> Any:

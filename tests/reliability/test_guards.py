@@ -212,7 +212,7 @@ CUT = [
 
 
 @pytest.mark.parametrize(("algorithm", "more"), CUT, ids=["rounds", "clock", "buffer"])
-def test_the_last_good_state_is_saved_and_can_go_on(
+def test_a_run_resumes_from_the_last_good_state(
     algorithm: Any, more: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Stopped by a bad client in the midst of a run, then told to skip it: the same as skipping from the start."""

@@ -113,7 +113,7 @@ def test_what_has_become_of_methods_is_known(tmp_path: Path) -> None:
     assert run["commands"][1] == f"feddr compare --resume {folder}"
 
 
-def test_the_newer_of_what_was_saved_and_what_goes_on_is_shown(tmp_path: Path) -> None:
+def test_the_newer_of_saved_and_live_rows_is_shown(tmp_path: Path) -> None:
     """A run that was interrupted, and then resumed: first its history, then its rows, are the newest."""
     folder = experiment(tmp_path / "run", ["a"])
     (folder / ".checkpoints").mkdir()
@@ -149,7 +149,7 @@ def test_one_method_of_an_experiment_can_be_asked_for(tmp_path: Path) -> None:
     assert (run["name"], [one["label"] for one in run["methods"]]) == ("small", ["FedAvg"])
 
 
-def test_a_deployed_run_is_shown_while_it_goes_on(tmp_path: Path) -> None:
+def test_a_deployed_run_is_shown_while_it_is_in_progress(tmp_path: Path) -> None:
     method(tmp_path / "live", rows(3))
     for name in ("settings.json", "participation.csv"):
         (tmp_path / "live" / name).unlink()
@@ -212,7 +212,7 @@ def test_impossible_numbers_of_clients_are_refused(tmp_path: Path) -> None:
         gather([folder])
 
 
-def test_the_files_of_a_page_change_when_a_run_goes_on(tmp_path: Path) -> None:
+def test_the_files_of_a_page_change_with_new_rows(tmp_path: Path) -> None:
     folder = experiment(tmp_path / "run")
     before = sources([folder])
     assert sources([folder]) == before

@@ -1,4 +1,4 @@
-"""A miniature figure end to end: runs, what is kept of them, going on, and the files."""
+"""A miniature figure end to end: runs, what is kept of them, resuming, and the files."""
 
 import csv
 import json

@@ -53,7 +53,7 @@ def test_an_update_that_a_deployed_client_sent_twice_is_one(tmp_path: Path) -> N
     assert from_log(log) == [Contribution(0, 2, 2, 4.0, 6), Contribution(1, 1, 1, 0.0, 0)]
 
 
-def test_rows_of_a_run_that_goes_on_are_a_history(tmp_path: Path) -> None:
+def test_rows_of_a_run_in_progress_are_a_history(tmp_path: Path) -> None:
     live, made = Live(tmp_path / "FedDR.csv"), rows(4)
     for row in made:
         live.add(row)
@@ -62,7 +62,7 @@ def test_rows_of_a_run_that_goes_on_are_a_history(tmp_path: Path) -> None:
     assert not any(tmp_path.iterdir())
 
 
-def test_a_run_that_goes_on_from_a_checkpoint_drops_the_rows_after_it(tmp_path: Path) -> None:
+def test_a_run_that_resumes_from_a_checkpoint_drops_the_rows_after_it(tmp_path: Path) -> None:
     made, path = rows(6), tmp_path / "FedDR.csv"
     for row in made[:4]:
         Live(path).add(row)

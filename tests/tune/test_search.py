@@ -52,7 +52,7 @@ def test_a_trial_with_a_seed_that_diverged_is_not_the_best() -> None:
     assert ranking["FedDR"][-1].trouble == "1 diverged"
 
 
-def test_a_search_that_was_interrupted_goes_on_to_the_same_end(tmp_path: Path) -> None:
+def test_a_search_that_was_interrupted_resumes_to_the_same_end(tmp_path: Path) -> None:
     whole = tune(raw(TWO), tmp_path / "whole", made_up(), **GRID)
     seen: list[tuple[str, int, int]] = []
     for _ in range(3):

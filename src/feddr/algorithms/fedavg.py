@@ -79,7 +79,7 @@ class FedAvg(Uploading):
         return x
 
     def recover(self, xbar: Tree) -> Any:
-        """Return the state of a client that comes for the first time: all that is lost is what was left out."""
+        """Return the state of a client that is new or has lost its own; what its uploads left out is lost."""
         return self.client(xbar, xbar)
 
     def invariant_gap(self, s: Any, total: Tree) -> float:

@@ -118,7 +118,7 @@ class Measurement(NamedTuple):
     relative
         The largest eps_i^2 / (p_i ||x_i - its previous value||^2) of the clients that took part, 0 where none did.
     asked, missing
-        Updates that were asked for, and those of them that the server did not get or could not use.
+        Number of updates that were asked for, and how many of them were lost or unusable.
 
     Examples
     --------

@@ -154,7 +154,7 @@ class CheckpointManager:
         return saved.round
 
     def after(self, k: int, last: bool) -> None:
-        """Save the state after round k if it is time, or the last round."""
+        """Write a checkpoint after round k if one is due, or if it is the last round."""
         if self.checkpoints is not None and (last or self._due(k)):
             self._save(k)
 
@@ -178,8 +178,8 @@ class CheckpointManager:
             if not self.failing:
                 newest = "there is none yet" if self.newest is None else f"the newest is that of round {self.newest}"
                 warnings.warn(
-                    f"No checkpoint could be written after round {k} in {self._place}: {error.strerror}. The run goes "
-                    f"on, and {newest}.",
+                    f"No checkpoint could be written after round {k} in {self._place}: {error.strerror}. The run "
+                    f"continues, and {newest}.",
                     CheckpointWarning,
                     stacklevel=4,
                 )

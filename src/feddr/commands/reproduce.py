@@ -89,7 +89,7 @@ def _execute(plan: "Plan", everything: "Plan", folder: Path, workers: int | None
     for name, made in plan.rows.items():
         text = output.save(folder / name, FIGURES[name], made, plan)
         echo(f"{text}\nSaved in {folder / name}.\n")
-    # The summary is of all figures that have runs, also of those that were not asked for now.
+    # The summary covers every figure that has runs, not only those that this command made.
     ranked = [one for name, made in everything.rows.items() for one in standings.standings(FIGURES[name], made, plan)]
     echo(f"{standings.save(folder, ranked)}\nSaved in {folder / 'summary.md'}.")
     for record in trouble:

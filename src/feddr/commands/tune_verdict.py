@@ -1,4 +1,4 @@
-"""The end of a search, in words and as the exit code of the program."""
+"""How a search ended: messages about failed runs, and the exit code."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence

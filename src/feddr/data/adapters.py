@@ -112,7 +112,7 @@ def from_huggingface(
         Names of the columns with the features (numbers, lists of numbers or images) and with the labels. For tables
         with a column for each feature, use ``from_frame(dataset.to_pandas(), ...)``.
     client
-        Name of the column that says whose a row is, where there is one Dataset.
+        Name of the column with the client of each row, where there is one Dataset.
     test
         The same as dataset, for test samples.
     regression, test_share, validation_share, stratify, seed

@@ -1,4 +1,4 @@
-"""Federations from what people have in memory: a table with a column that says whose each row is, or arrays.
+"""Federated data from a table with a column that names the client of each row, or from arrays.
 
 The functions are methods of ``FederatedData``.
 """

@@ -21,7 +21,7 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     "quantity": ("sigma", "min_samples"),
     "few_labels": ("labels_per_client", "sigma"),
 }
-"""What each partition may be told."""
+"""The options of each partition."""
 
 
 def assign(labels: Array, by: str, num_clients: int, seed: int, options: dict[str, Any]) -> list[Indices]:

@@ -1,4 +1,4 @@
-"""From a table to a federation: which column is what, whose each row is, features, labels and weights."""
+"""From a table to a federation: the roles of columns, the client of each row, features, labels and weights."""
 
 import warnings
 from collections.abc import Mapping, Sequence

@@ -8,7 +8,7 @@ Data sets::
     leaf             files in the format of LEAF
     heart_disease    patients of four hospitals
     libsvm           files in the format of LIBSVM
-    tables           csv: a column says whose each row is
+    tables           csv: a column names the client of each row
     bundled          small sets that come with scikit-learn
 
 What they are made of::

@@ -1,4 +1,4 @@
-"""Where data files are kept, and how one that is missing gets there: by HTTP, whole and with the right checksum or not.
+"""Download of data files over HTTP into a cache folder: from the first mirror that works, checked by SHA-256.
 
 The folder is $FEDDR_DATA, else feddr/data in the user's cache folder, with a folder in it for each data set.
 """

@@ -1,6 +1,6 @@
-"""Files from outside, which nobody has checked: compressed or not, whole or cut short, honest about their size or not.
+"""Reads untrusted data files, plain or compressed: truncated and damaged ones are refused by name.
 
-Nothing here runs what a file says (no pickle), and nothing is expanded beyond LIMIT.
+Nothing here runs what a file says (no pickle), and nothing is expanded beyond LIMIT, whatever size a file claims.
 """
 
 import bz2

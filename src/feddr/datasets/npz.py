@@ -1,4 +1,4 @@
-"""Arrays from an npz file that is not trusted: the directory of the zip first, no pickle, no size taken on faith."""
+"""Untrusted npz files: the directory of the zip and the sizes are checked before anything is expanded; no pickle."""
 
 import math
 import warnings

@@ -1,4 +1,4 @@
-"""Tables in files: one with a column that says whose each row is, or several, one for each client."""
+"""Tables in CSV or Parquet files: one with a column that names the client of each row, or one file for each client."""
 
 from collections.abc import Mapping, Sequence
 from csv import Error as CsvError

@@ -16,7 +16,7 @@ _PHASE, _DROPS, _WHERE = 4, 5, 6
 class Periodic:
     """A client is there for ``online`` seconds out of every ``period``, from a random phase of its own on.
 
-    A job that is not done when the client leaves goes on when it is back.
+    A job that is not done when the client leaves continues when it is back.
 
     Examples
     --------

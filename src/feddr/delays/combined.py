@@ -1,4 +1,4 @@
-"""Several models of delays at once."""
+"""``Combined``: several delay models at once, whose computing factors are multiplied."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -60,7 +60,7 @@ class Timing(NamedTuple):
     pause
         Seconds from a drop-out until the client is back.
     online
-        When the client is there; work that is not done by then goes on in the next interval. None for always.
+        The intervals in which the client is online; unfinished work continues in the next one. None for always.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Random numbers that are a function of whole numbers: cheap, and in no order.
+"""Counter-based random numbers: each is a pure function of whole numbers such as (seed, client, job).
 
 A generator for each job would cost more than all the rest of an event; a hash of (seed, client, job) costs a
 microsecond.

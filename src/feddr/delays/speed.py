@@ -95,7 +95,7 @@ class UniformSpeed:
 
 @dataclass(frozen=True)
 class LogNormal:
-    """A factor exp(sigma N(0, 1)), with median 1, in every job anew or, with ``per_client``, once for each client.
+    """A factor exp(sigma N(0, 1)), with median 1, drawn for every job or, with ``per_client``, once for each client.
 
     Examples
     --------
@@ -121,7 +121,7 @@ class LogNormal:
 
 @dataclass(frozen=True)
 class Pareto:
-    """Stragglers: a factor with P(factor > t) = t^-shape for t >= 1, in every job anew or once for each client.
+    """Stragglers: a factor with P(factor > t) = t^-shape for t >= 1, drawn for every job or once for each client.
 
     The mean is shape / (shape - 1), infinite for shape <= 1.
 

@@ -1,4 +1,4 @@
-"""Durations from a file: what was recorded elsewhere."""
+"""Traces: durations of jobs, recorded elsewhere and read from a CSV file."""
 
 import csv
 import math
@@ -27,7 +27,7 @@ class Trace:
 
     The first line names the columns: ``client`` (from 0), ``start`` (the job begins no earlier; a client that is still
     busy begins it later), ``duration`` (of computing), and if wanted ``send`` (seconds) and ``lost`` (0 or 1). A lost
-    job ends with its computing, and its client goes on with its next line; after the last one it has no more jobs.
+    job ends with its computing, and its client continues with its next line; after the last one it has no more jobs.
 
     Parameters
     ----------

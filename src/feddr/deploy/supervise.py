@@ -41,7 +41,7 @@ class Supervisor:
     Parameters
     ----------
     command
-        Returns the command line; called before each start, as ports may have been taken meanwhile.
+        Returns the command line; called before each start, as ports may have been taken since the last one.
     log
         Where the output of the process goes.
     cause

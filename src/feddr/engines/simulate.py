@@ -79,7 +79,7 @@ def simulate(
         Who takes part in a round; everybody by default.
     init
         The start x^0 in place of that of the problem, such as ``result.params`` of an earlier run (a warm start). Only
-        the model is taken over, clients begin anew; a checkpoint belongs to its start.
+        the model is taken over: the states of clients are new. A run resumes only from checkpoints with its own start.
     seed
         Draws the active clients and the batches. The randomness of a client's k-th update depends on
         (seed, client, k) alone.
@@ -120,7 +120,7 @@ def simulate(
     verbose
         The old switch for the words of ``progress`` alone; it goes with version 0.5.
     progress
-        Whether to show what the run does: how step sizes that are "auto" were chosen, a bar while it goes on, and why
+        Whether to show what the run does: how step sizes that are "auto" were chosen, a progress bar, and why
         it ended early; the result's settings have the words in any case. False for silence, ``"words"`` for no bar;
         None for the words, and for a bar in notebooks and terminals only.
 

@@ -2,7 +2,7 @@
 
 ``feddr example`` lists them and copies one; ``feddr reproduce`` runs the paper's. The modules::
 
-    catalogue       where the files are, their names, and what each says that it is
+    catalogue       the files of the experiments, their names and descriptions
 """
 
 from feddr.experiments.catalogue import FOLDER, PAPER, shipped, summary

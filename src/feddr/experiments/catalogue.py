@@ -1,4 +1,4 @@
-"""Where the files of experiments are, their names, and what each says that it is."""
+"""The catalogue of experiments that feddr brings: their files, names and descriptions."""
 
 from pathlib import Path
 

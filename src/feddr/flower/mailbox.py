@@ -97,7 +97,7 @@ class Mailbox:
     ttl
         Seconds that a message and its reply may take.
     journal
-        Told of each reply to a message that is not awaited: it was answered before, or given up.
+        Gets an entry for each reply that is not awaited: to a message answered before, or given up.
     """
 
     def __init__(self, grid: Grid, clock: TimeSource, ttl: float, journal: Journal) -> None:

@@ -162,7 +162,7 @@ class Node:
         if type(client) is not int or client < 0:
             raise ValueError(
                 f"A node needs the number of its client, got partition-id={client!r}; start it with "
-                '--node-config "partition-id=0", and with another number at each place.'
+                '--node-config "partition-id=0", and each other node with another number.'
             )
         if not isinstance(algorithm, Deployable):
             name = type(algorithm).__name__

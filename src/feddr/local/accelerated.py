@@ -88,7 +88,7 @@ class Accelerated:
     whose differences are lost to rounding near the solution, and costs a second gradient a step. Where rounding decides
     it, M grows until a step no longer moves y, and the solver ends there.
 
-    The error needs no L. For a convex f_i it is a bound, whatever was estimated; else it is one if f_i is nowhere more
+    The error needs no L. For a convex f_i it is a bound, whatever was estimated; else it holds if f_i is nowhere more
     concave than at x^0 and along the steps, whose curvature <grad phi(y) - grad phi(x+), y - x+> / ||y - x+||^2 lowers
     mu where it is less. Where that leaves nothing of mu the solver ends, with an infinite error. The range of the
     curvatures that it met is a part of the solution: no L below them is right.
@@ -150,7 +150,7 @@ class Accelerated:
         return self._tested(state.point, gradient, memory, memory.trial)
 
     def _step(self, y: Tree, gradient: Tree, memory: Memory) -> SolverState:
-        """Go on from y, where M and mu are bounds."""
+        """Take a step from y, where M and mu are bounds."""
         norm = _norm(gradient)
         root = jnp.sqrt(memory.mu / memory.smoothness)
         error = norm / memory.mu
@@ -165,7 +165,7 @@ class Accelerated:
         return SolverState(point, memory, jnp.where(done, error, jnp.inf), done, ~holds)
 
     def _tested(self, point: Tree, gradient: Tree, memory: Memory, trial: Trial) -> SolverState:
-        """Go on from y, or from the end of a step on trial, where M and mu are estimates."""
+        """Take a step from y, or accept or reject a trial step, where M and mu are estimates."""
         y = _where(trial.on, trial.y, point)
         norm, slope, size = _norm(gradient), _norm(trial.slope), _norm(y)
         finite, eps = jnp.isfinite(norm), float(np.finfo(norm.dtype).eps)

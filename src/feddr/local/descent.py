@@ -1,4 +1,4 @@
-"""Steps that an algorithm prescribes: those in which g takes part, or whose length the server must know.
+"""Prescribed local steps: plain, proximal and dual gradient steps, for algorithms that are defined by them.
 
 Most algorithms leave the way to their local solver. A few are defined by it: their clients take plain steps of a known
 length lr, with the proximal operator of g in one of several places. Only a solver that takes such steps can serve them.
@@ -23,7 +23,7 @@ class Descent(Protocol):
         """Return where the gradient is to be computed, given the point that the solver moves."""
 
     def follow(self, point: Tree, lr: Any, prox: Prox, /) -> Tree:
-        """Return the point to go on from, given the one that the solver has moved to."""
+        """Return the point at which the next step starts, given the one that the solver has moved to."""
 
 
 class Plain(NamedTuple):

@@ -1,4 +1,4 @@
-"""The gradients that local solvers ask for, over the rows of a step or all rows of a client, and where these are."""
+"""Gradients for local solvers: over the rows of a batch, or over all rows of a client."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple

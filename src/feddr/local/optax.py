@@ -20,7 +20,7 @@ from feddr.tree import Tree
 
 @dataclass(frozen=True)
 class Optax:
-    """An optimiser of optax on random batches; it starts anew in each local update.
+    """An optimiser of optax on random batches; its state is new in each local update.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
 """Learning rates that change from round to round; within one update the rate stays what it was at its start.
 
 A schedule is any function of the round, counted from 1, written with jax.numpy where it is not plain arithmetic: the
-round is an argument of the compiled update, so that no round compiles anything anew. A start-up round, in which all
+round is an argument of the compiled update, so that no round compiles anything again. A start-up round, in which all
 clients take part before the first, is round 0. In an asynchronous run the round is the version of xbar that the
 client reads, plus one.
 """

@@ -5,7 +5,7 @@ there are more, and the prediction itself in a regression. A metric is computed 
 it need not be a mean over samples. Its column is named after the part: ``test_f1``, or ``train_f1`` where there is no
 test part. The modules::
 
-    metric    what a metric is, which ones a run was given, and which end of a column is the better one
+    metric    what a metric is, which ones a run is to compute, and which end of a column is the better one
     ready     f1, auc, log_loss, r2 and calibration_error
 """
 

@@ -72,7 +72,7 @@ class TracedModule:
         self._traces: dict[Any, Any] = {}
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"module": self.module}  # traces are made anew, in the process that needs them
+        return {"module": self.module}  # each process makes its own traces
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__init__(state["module"])  # type: ignore[misc]

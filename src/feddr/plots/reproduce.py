@@ -29,7 +29,7 @@ AXES = {
 }
 WHERE = {"": "at the global model xbar", "personal_": "each client's own model on its own data"}
 LOSSES = 1e-3, 10.0
-"""Losses beyond are cut off: a method that diverges must not press the others into a line."""
+"""Limits of the axis of losses, so that a method that diverges does not flatten the others into a line."""
 
 
 def panels(rows: "Mapping[str, Lines]", title: str, x: str, prefix: str = "") -> "Figure":

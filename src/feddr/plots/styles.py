@@ -1,4 +1,4 @@
-"""Which line is whose: a colour for each method, and dashes and markers as a second sign.
+"""Line styles: a colour for each method, and dashes and markers as a second sign.
 
 Pictures and report pages ask here, so that a method has one colour in all of them.
 """
@@ -52,7 +52,7 @@ class LineStyle(NamedTuple):
 
 
 def method_of(label: str) -> str:
-    """Return the method that a label begins with, or the label itself where that is none.
+    """Return the method with whose name a label begins, or the label itself.
 
     Examples
     --------

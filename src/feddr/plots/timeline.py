@@ -1,4 +1,4 @@
-"""What clients did when, as a picture: one row for each, and the server's versions above."""
+"""The timeline of a run on the virtual clock: one row for each client, and the server's versions above."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple

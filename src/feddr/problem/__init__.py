@@ -2,12 +2,14 @@
 
 Its modules::
 
-    problem    Problem: loss, data, start and regulariser, and F, its gradient and the gradient mapping
-    losses     losses of a model: cross-entropy, squared error, and what they ask of the data
-    weights    the weights w_i of clients, and those of samples
-    initial    the start x^0
+    problem         Problem: loss, data, start and regulariser; F and the gradients of f and of each f_i
+    losses          losses of a model: cross-entropy, squared error, and what they ask of the data
+    weights         the weights w_i of clients, and those of samples
+    initial         the start x^0
+    stationarity    the gradient mapping, whose norm is 0 at stationary points of F only
 """
 
-from feddr.problem.problem import Problem, Task, gradient_mapping
+from feddr.problem.problem import Problem, Task
+from feddr.problem.stationarity import gradient_mapping
 
 __all__ = ["Problem", "Task", "gradient_mapping"]

@@ -18,6 +18,7 @@ from feddr.models import Model
 from feddr.problem import losses
 from feddr.problem.initial import fitting, start
 from feddr.problem.losses import Bounds, PerSample
+from feddr.problem.stationarity import gradient_mapping
 from feddr.problem.weights import client_weights, sample_weights
 from feddr.prox import Regulariser, Zero
 from feddr.tree import Tree
@@ -228,19 +229,19 @@ class Problem:
     def f(self, x: Tree) -> float:
         """Return f(x) = sum_i w_i f_i(x); over the panel, as all of these, where samples are made on demand."""
         x = precision.parameters(x)
-        with precision.scope(_dtype(x)):
+        with precision.scope(precision.dtype_of(x)):
             return float(self._f(x, *self._all_samples(x)))
 
     def F(self, x: Tree) -> float:
         """Return F(x) = f(x) + g(x)."""
         x = precision.parameters(x)
-        with precision.scope(_dtype(x)):
+        with precision.scope(precision.dtype_of(x)):
             return float(self._f(x, *self._all_samples(x)) + self.regulariser.value(x))
 
     def gradient(self, x: Tree) -> Tree:
         """Return the gradient of f at x."""
         x = precision.parameters(x)
-        with precision.scope(_dtype(x)):
+        with precision.scope(precision.dtype_of(x)):
             return tree.map(np.asarray, self._gradient(x, *self._all_samples(x)))
 
     def value_and_gradient(self, x: Tree) -> tuple[float, Tree]:
@@ -254,12 +255,12 @@ class Problem:
         for i, w in enumerate(self.client_weights):
             f, slope = self.client_value_and_gradient(i, x)
             value, gradient = value + float(w) * f, tree.axpy(float(w), slope, gradient)
-        return value, tree.cast(gradient, _dtype(x))
+        return value, tree.cast(gradient, precision.dtype_of(x))
 
     def client_value_and_gradient(self, i: int, x: Tree) -> tuple[float, Tree]:
         """Return f_i(x) and its gradient."""
         x = precision.parameters(x)
-        dtype = _dtype(x)
+        dtype = precision.dtype_of(x)
         with precision.scope(dtype):
             value, gradient = self._mean_loss(x, precision.samples(self.data.client(i), dtype))
             return float(value), tree.map(np.asarray, gradient)
@@ -277,8 +278,8 @@ class Problem:
         if part is None or not part.num_samples or self.correct is None:
             return float("nan")
         x = precision.parameters(x)
-        with precision.scope(_dtype(x)):
-            return float(jnp.mean(self.correct(x, precision.samples(part.samples, _dtype(x)))))
+        with precision.scope(precision.dtype_of(x)):
+            return float(jnp.mean(self.correct(x, precision.samples(part.samples, precision.dtype_of(x)))))
 
     @cached_property
     def _mean_loss(self) -> Callable[[Tree, Any], tuple[jax.Array, Tree]]:
@@ -293,24 +294,5 @@ class Problem:
         return jax.jit(jax.grad(self._f))
 
     def _all_samples(self, x: Tree) -> tuple[Tree, Any]:
-        dtype = _dtype(x)
+        dtype = precision.dtype_of(x)
         return precision.samples(self.data.train.samples, dtype), self.sample_weights.astype(dtype)
-
-
-def gradient_mapping(g: Regulariser, x: Tree, gradient: Tree, eta: float) -> Tree:
-    """Return (x - prox_{eta g}(x - eta * gradient)) / eta.
-
-    Examples
-    --------
-    >>> import feddr
-    >>> gradient_mapping(feddr.prox.L1(1.0), np.array([0.0]), np.array([-3.0]), eta=1.0).tolist()
-    [-2.0]
-    """
-    x = precision.parameters(x)
-    with precision.scope(_dtype(x)):
-        step = g.prox(tree.axpy(-eta, gradient, x), eta)
-        return tree.map(lambda a, b: (np.asarray(a) - np.asarray(b)) / eta, x, step)
-
-
-def _dtype(x: Tree) -> np.dtype[Any]:
-    return np.dtype(np.result_type(*[leaf.dtype for leaf in tree.leaves(x)]))

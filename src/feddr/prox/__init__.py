@@ -26,7 +26,8 @@ Parts({name: g, ...})   sum over parts of g_p(x_p)             prox of g_p at x_
 
 The modules::
 
-    regulariser     the protocol Regulariser, and masks, checks and reprs that all share
+    regulariser     the protocol Regulariser, and checks, sparsity and reprs that all share
+    masks           which parameters a regulariser acts on; sums and maps over those
     norms           Zero, L1, L2, SquaredL2, ElasticNet, LInf
     groups          GroupL2, Nuclear
     constraints     Box, NonNegative, Simplex, L1Ball, L2Ball
@@ -44,8 +45,9 @@ Shen (2010), A singular value thresholding algorithm for matrix completion.
 from feddr.prox.compositions import Parts, Scaled, Translated
 from feddr.prox.constraints import Box, L1Ball, L2Ball, NonNegative, Simplex
 from feddr.prox.groups import GroupL2, Nuclear
+from feddr.prox.masks import Mask, leave
 from feddr.prox.norms import L1, L2, ElasticNet, LInf, SquaredL2, Zero, soft_threshold
-from feddr.prox.regulariser import Mask, Regulariser, leave
+from feddr.prox.regulariser import Regulariser
 
 __all__ = [
     "L1",

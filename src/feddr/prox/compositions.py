@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from feddr import tree
-from feddr.prox.regulariser import Regulariser, Scalar, brief, check, eta_times, penalised, per_leaf, real, wide
+from feddr.prox.masks import per_leaf, real, wide
+from feddr.prox.regulariser import Regulariser, Scalar, brief, check, eta_times, penalised
 from feddr.tree import Tree
 
 

@@ -14,11 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from feddr import tree
-from feddr.prox.regulariser import (
-    HasRadius,
+from feddr.prox.masks import (
     Mask,
-    Scalar,
-    brief,
     each_included,
     map_included,
     max_included,
@@ -28,6 +25,7 @@ from feddr.prox.regulariser import (
     scaled_norm,
     sum_included,
 )
+from feddr.prox.regulariser import HasRadius, Scalar, brief
 from feddr.tree import Tree
 
 
@@ -73,7 +71,7 @@ def _above(t: jax.Array, units: list[jax.Array]) -> tuple[Any, Any]:
     return sum(jnp.sum(u > t) for u in units), sum(jnp.sum(jnp.maximum(u - t, 0)) for u in units)
 
 
-@jax.jit  # a loop that is not compiled anew for every call outside of jit
+@jax.jit  # compiled once, also for calls outside of jit
 def _threshold(units: list[jax.Array], needed: Any) -> jax.Array:
     """Return t with sum (u_j - t)_+ = 1, for entries from -1 to 0, by Newton's method from t = -1.
 

@@ -12,20 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from feddr import tree
+from feddr.prox.masks import Mask, included, map_included, power, real, wide
 from feddr.prox.norms import shrink, soft_threshold
-from feddr.prox.regulariser import (
-    HasStrength,
-    Mask,
-    Scalar,
-    brief,
-    check,
-    eta_times,
-    included,
-    map_included,
-    power,
-    real,
-    wide,
-)
+from feddr.prox.regulariser import HasStrength, Scalar, brief, check, eta_times
 from feddr.tree import Tree
 
 

@@ -9,21 +9,8 @@ import numpy as np
 
 from feddr import tree
 from feddr.prox.constraints import project_l1_ball
-from feddr.prox.regulariser import (
-    HasStrength,
-    Mask,
-    Scalar,
-    brief,
-    check,
-    eta_times,
-    is_real,
-    map_included,
-    max_included,
-    per_leaf,
-    real,
-    scaled_norm,
-    sum_included,
-)
+from feddr.prox.masks import Mask, is_real, map_included, max_included, per_leaf, real, scaled_norm, sum_included
+from feddr.prox.regulariser import HasStrength, Scalar, brief, check, eta_times
 from feddr.tree import Tree
 
 

@@ -1,4 +1,4 @@
-"""The program that runs a run of Python again, from its settings; the problem, and functions of a user's, are given."""
+"""Source code that repeats a run started from Python; the problem and the user's own functions are its parameters."""
 
 import ast
 from collections.abc import Mapping
@@ -43,7 +43,7 @@ class _UnknownError(Exception):
 
 
 def program(settings: Mapping[str, Any]) -> str:
-    """Return a program with a function that repeats a run begun in Python, from its settings.json.
+    """Return a program with a function that repeats a run started from Python, from its settings.json.
 
     The problem is an argument of the function, and so is what has no words, such as a function of the user's.
 

@@ -54,6 +54,11 @@ class Experiment:
         How many times fewer rounds FedPD makes, which needs everybody in each, so that all methods send as much.
     optional
         Whether it is left out where its data are not there.
+
+    Examples
+    --------
+    >>> Experiment(("first",), vary="sampling.m", values=(5, 10), only="FedDR").values
+    (5, 10)
     """
 
     files: tuple[str, ...]
@@ -90,6 +95,11 @@ class Figure:
         Each run with each of them; fewer where runs are long.
     curve
         Whether to draw sparsity against accuracy, too, a point for each row.
+
+    Examples
+    --------
+    >>> Figure("own", "FedDR and its peers", "FedDR is ahead.", (Experiment(("first",)),)).x
+    ('round',)
     """
 
     name: str
@@ -104,7 +114,13 @@ class Figure:
 
 @dataclass(frozen=True)
 class PanelRow:
-    """A row of panels as it is run: its title, the tables of an experiment without a seed for each line, and seeds."""
+    """A row of panels as it is run: its title, the tables of an experiment without a seed for each line, and seeds.
+
+    Examples
+    --------
+    >>> list(PanelRow("first", "first", {"FedDR": {"rounds": 2}}, seeds=(4, 35)).runs())
+    [(4, 'FedDR', {'rounds': 2, 'seed': 4}), (35, 'FedDR', {'rounds': 2, 'seed': 35})]
+    """
 
     title: str
     file: str
@@ -133,6 +149,13 @@ def rows(
         Whether everything is small, with one seed.
     seeds
         Others than those of the figure.
+
+    Examples
+    --------
+    >>> from feddr.experiments.catalogue import FOLDER
+    >>> figure = Figure("own", "FedDR and its peers", "FedDR is ahead.", (Experiment(("first",)),))
+    >>> [row.file for row in rows(figure, FOLDER, None, seeds=(0,))]
+    ['first']
     """
     chosen = seeds or (figure.seeds[:1] if quick else figure.seeds)
     wanted = [experiment for experiment in figure.experiments if not (quick and experiment.at_length)]

@@ -21,6 +21,13 @@ class Plan:
     ----------
     rows
         Of each figure, by its name. The first seed of every figure is run first, so that interrupts leave some of all.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> row = PanelRow("own", "first", {"FedAvg": {"rounds": 2, "algorithm": {"name": "FedAvg"}}}, seeds=(4, 35))
+    >>> len(Plan({"own": [row]}, Runs(Path("nowhere"))).missing())
+    2
     """
 
     rows: Mapping[str, Sequence[PanelRow]]
@@ -72,9 +79,15 @@ def make(
     executor
         Who makes them: ``feddr.tune.Processes`` with ``runs.COMMAND``, or ``serial``.
     notice
-        Told of each record.
+        Called with each record.
     stopping
-        Whether to begin no more; those under way are finished.
+        Returns whether to start no more runs; those in progress are finished.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> make(Plan({}, Runs(Path("nowhere"))), serial)  # nothing is missing, so nothing failed
+    []
     """
 
     def jobs() -> Iterator[RunSpec]:
@@ -92,7 +105,13 @@ def make(
 
 
 def serial(jobs: Iterator[RunSpec]) -> Iterator[RunRecord]:
-    """Make one run after the other in this process."""
+    """Make one run after the other in this process.
+
+    Examples
+    --------
+    >>> list(serial(iter([])))  # no jobs, no records
+    []
+    """
     from feddr.reproduce.runs import execute
 
     return map(execute, jobs)

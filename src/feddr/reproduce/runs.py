@@ -42,6 +42,12 @@ def digest(tables: Mapping[str, Any]) -> str:
     ----------
     tables
         An experiment with one algorithm and a seed.
+
+    Examples
+    --------
+    >>> run = {"rounds": 2, "seed": 0, "algorithm": {"name": "FedAvg"}}
+    >>> digest(run) == digest(run | {"name": "another"}), digest(run) == digest(run | {"seed": 1})
+    (True, False)
     """
     (algorithm,) = entries(tables)
     settings = {key: value for key, value in tables.items() if key not in NAMES}
@@ -70,6 +76,11 @@ class Finished:
         As in ``feddr.tune.RunRecord``.
     seconds
         How long it took, on one core.
+
+    Examples
+    --------
+    >>> Finished(History([]), "diverged", "F is not finite.").status
+    'diverged'
     """
 
     history: History
@@ -85,6 +96,11 @@ class Runs:
     ----------
     folder
         Made when the first run is kept.
+
+    Examples
+    --------
+    >>> Runs(Path("nowhere")).get({"rounds": 2, "seed": 0, "algorithm": {"name": "FedAvg"}}) is None
+    True
     """
 
     def __init__(self, folder: Path) -> None:
@@ -112,7 +128,18 @@ class Runs:
 
 
 def execute(job: RunSpec) -> RunRecord:
-    """Make a run on one thread, keep it, and return how it ended; what fails by accident is not kept."""
+    """Make a run on one thread, keep it, and return how it ended; what fails by accident is not kept.
+
+    Examples
+    --------
+    >>> import tempfile, feddr
+    >>> tables = feddr.config.EXAMPLE | {"rounds": 1, "seed": 0, "algorithm": {"name": "FedAvg"}}
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     runs = Runs(Path(folder))
+    ...     record, run = execute(runs.job("FedAvg", tables)), runs.get(tables)
+    >>> record.status, run.status
+    ('finished', 'finished')
+    """
     record, rows = attempt(job, _with_own_models)
     if record.status not in ("refused", "failed"):
         _keep(job, History(rows), record)

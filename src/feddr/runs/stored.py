@@ -90,7 +90,7 @@ def write_clients(path: Path, data: "FederatedData") -> None:
 
 
 class Live:
-    """The rows of a run that is under way, for those who follow it; history.csv replaces them at the end.
+    """The rows of a run in progress, for live reports; history.csv replaces them at the end.
 
     A disk that refuses does not end the run: whoever follows it then misses rows.
     """

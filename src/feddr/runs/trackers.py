@@ -119,7 +119,7 @@ class MLflow:
             for key, value in self.settings.items():
                 client.log_param(self._run, key, str(value)[:LONGEST])
         except MlflowException as error:
-            raise ValueError(f"MLflow refuses {self.uri or 'its own choice of a place'}: {error}") from None
+            raise ValueError(f"MLflow refuses {self.uri or 'its default tracking store'}: {error}") from None
         return self
 
     def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:

@@ -1,4 +1,4 @@
-"""One block of a fixed partition of the clients."""
+"""Partitioned sampling: each round has one block of a fixed partition of the clients."""
 
 import operator
 from collections.abc import Sequence

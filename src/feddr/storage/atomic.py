@@ -63,7 +63,7 @@ def replacing(path: Path, shared: bool = False) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def making(folder: Path) -> Iterator[None]:
-    """Make a folder and its parents; those that are new are removed again where the body fails."""
+    """Make a folder and its parents; if the body fails, the new ones are removed."""
     made = [place for place in (folder, *folder.parents) if not place.exists()]
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Named arrays in safetensors files: trees flattened and restored, headers, checksums, and the version before.
+"""Named arrays in safetensors files, with headers, checksums and a previous version to fall back to.
 
 Files are written atomically (``feddr.storage.atomic``); the checksum (SHA-256) detects damage on the disk.
 """

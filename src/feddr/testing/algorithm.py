@@ -44,7 +44,7 @@ def check_algorithm(algorithm: Algorithm) -> None:
     - ``pure rules``: a rule called twice gives the same result and leaves its arguments as they were;
     - ``server state``: it has ``xbar``, finite, in float64 and of the structure of x^0;
     - ``absolute uploads``, ``recovery``, ``invariant``: of ``Deployable`` ones, what the server works out from absolute
-      values is what ``finish`` returned, a client that lost its state can go on, and the invariant gap is 0;
+      values is what ``finish`` returned, a client that lost its state can continue, and the invariant gap is 0;
     - ``flags``: what ``composite`` and ``partial`` exclude is refused, and a constraint g holds at xbar where they do
       not;
     - ``reference``: ``simulate`` agrees with the plain loop, with everybody and with some of the clients; for

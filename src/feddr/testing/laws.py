@@ -10,7 +10,7 @@ from feddr.tree import Tree
 
 
 def broken(who: Any, law: str, what: str) -> AssertionError:
-    """Return the error that names who broke which law, and how."""
+    """Return the error for a broken law: the object, the law, and what went wrong."""
     return AssertionError(f"{who} breaks the law '{law}': {what}")
 
 

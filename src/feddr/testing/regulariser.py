@@ -70,7 +70,7 @@ def check_regulariser(g: Regulariser, x: Tree | None = None) -> None:
 
 
 def _traced(g: Regulariser, run: Callable[[], Any]) -> Any:
-    """Return what JAX makes of a regulariser that it traces, for a law where it cannot."""
+    """Return the result of a call under jit; where JAX cannot trace the regulariser, report the broken law."""
     try:
         return run()
     except jax.errors.JAXTypeError as error:

@@ -1,4 +1,4 @@
-"""Arguments of the theory: each check says what is required, what came, and what to do."""
+"""Arguments of the theory: each refusal names requirement, value and remedy."""
 
 import math
 

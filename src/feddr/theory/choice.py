@@ -61,7 +61,7 @@ def choose(
     T: int | None = None,
     largest_weight: float | None = None,
 ) -> Recommendation:
-    """Return the recommended step sizes, or those that were given with the best ones for what was not given.
+    """Return the recommended step sizes; those that are given are kept, and the others are the best ones beside them.
 
     Parameters
     ----------

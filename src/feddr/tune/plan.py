@@ -115,7 +115,7 @@ def measuring(tables: Mapping[str, Any], metric: str) -> dict[str, Any]:
 def together(raw: Mapping[str, Any], best: Mapping[str, Mapping[str, Any]]) -> dict[str, Any] | None:
     """Return the tables of an experiment in which each algorithm has its own settings.
 
-    None where that cannot be, because they want different values of what all of them share.
+    None where they need different values of a setting that all of them share.
     """
     if len(best) == 1:
         return alone(raw, *next(iter(best.items())))

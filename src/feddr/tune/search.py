@@ -12,7 +12,7 @@ from feddr.tune.ranking import RankedSetting, rank
 from feddr.tune.store import Store
 
 Notice = Callable[[RunRecord], None]
-"""Told of each record, when it has been kept."""
+"""Called with each record, once it is stored."""
 
 
 def run(
@@ -29,7 +29,7 @@ def run(
     executor
         Who runs them.
     stopping
-        Whether to begin no more jobs; those under way are finished.
+        Returns whether to start no more jobs; those in progress are finished.
 
     Examples
     --------

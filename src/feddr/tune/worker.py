@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def main(*module: str) -> None:
     """Run jobs until the standard input is closed."""
-    # The standard output is for answers; what anything else prints goes where errors go.
+    # stdout is reserved for answers; anything else that prints is redirected to stderr.
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     lines: queue.SimpleQueue[str] = queue.SimpleQueue()

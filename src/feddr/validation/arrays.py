@@ -27,7 +27,7 @@ def samples(what: str, values: ArrayLike) -> NDArray[Any]:
         if not WHOLE.min <= extreme <= WHOLE.max:
             raise ValueError(
                 f"{what} must be whole numbers of 32 bits or real numbers, got {found.dtype} with {extreme}; "
-                "use astype(float), or number anew what it counts."
+                "use astype(float), or number the categories from 0."
             )
     return found
 

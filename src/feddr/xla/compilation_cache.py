@@ -16,7 +16,7 @@ def folder() -> Path | None:
 
 
 def enable() -> None:
-    """Let JAX keep compiled code, unless the user has told it where, has switched it off, or cannot write there."""
+    """Turn on JAX's compilation cache, unless the user has set its folder, switched it off, or cannot write there."""
     import jax
 
     config: Any = jax.config

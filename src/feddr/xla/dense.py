@@ -47,7 +47,7 @@ def _backward(saved: tuple[jax.Array, jax.Array], d: jax.Array) -> tuple[jax.Arr
 
 
 def _computed(d: jax.Array) -> jax.Array:
-    """Return d as an array in memory; XLA would fuse what makes its entries into each use, and compute them anew there.
+    """Return d as an array in memory; XLA would fuse what makes its entries into each use, and compute them each time.
 
     It takes an optimisation barrier away before it fuses, but does not fuse the gather of rows that it does not know.
     """

@@ -51,7 +51,7 @@ MANY = 4_000
 def whole(function: Callable[..., Any], wanted: bool = True) -> Callable[..., tuple[Any, Any]]:
     """Return a function for ``jax.jit`` that is one kernel, if that is wanted and possible.
 
-    It returns what ``function`` does, and, for a kernel, a number that depends on all arguments, to be forgotten: XLA
+    It returns the results of ``function`` and, for a kernel, a number that depends on all arguments, to be ignored: XLA
     would end the process if it found that a kernel does not use one of them.
     """
 

@@ -37,10 +37,10 @@ class ThreadPool:
     def each(
         self, do: Callable[[Any], None], things: Iterable[Any], meanwhile: Iterable[Callable[[], None]] = ()
     ) -> None:
-        """Do something with each of some things, begun in order; after an error nothing more is begun.
+        """Call ``do`` with each of ``things``, started in order; after an error no more are started.
 
-        A thread that finds nothing left to begin does what else there is, ``meanwhile``, one after the other as long as
-        another thread is at work. Nobody waits for that, nor is told if it fails.
+        Idle threads run the functions of ``meanwhile``, one after the other, until the last thing is done. Nobody waits
+        for these functions, and their exceptions are ignored.
         """
         waiting, others, turn = deque(things), iter(meanwhile), Lock()
         at_work = set(range(min(self.threads, len(waiting))))
@@ -75,7 +75,7 @@ class ThreadPool:
 
 
 def _next(waiting: deque[Any]) -> Any:
-    """Take the first of those that wait, None where there is none; two threads may ask at the same time."""
+    """Take the first waiting item, None if there is none; two threads may ask at the same time."""
     try:
         return waiting.popleft()
     except IndexError:

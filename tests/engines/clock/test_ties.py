@@ -19,17 +19,29 @@ from tests.conftest import make_regression
 SGD = feddr.local.SGD(lr=0.05, epochs=1, batch_size=4)
 
 
+def equal_jobs(n: int, model: Delay, concurrency: int) -> Schedule:
+    """Return a schedule of n clients whose jobs differ in nothing but the number of the client."""
+    return Schedule(
+        n,
+        model,
+        seed=7,
+        describe=lambda client, number: Job(seed=7, client=client, number=number, steps=1, down=0, up=0),
+        concurrency=concurrency,
+        record=events.EventRecorder(0),
+    )
+
+
 def arrivals(n: int, model: Delay, concurrency: int, count: int) -> list[tuple[float, int]]:
-    """Return time and client of the first uploads of a schedule."""
-    schedule = Schedule(n, model, 7, lambda i, k: Job(7, i, k, 1, 0, 0), concurrency, events.EventRecorder(0))
+    """Return time and client of the first uploads of a schedule of equal jobs."""
+    schedule = equal_jobs(n, model, concurrency)
     schedule.begin(0)
-    found: list[tuple[float, int]] = []
-    while len(found) < count:
+    uploads: list[tuple[float, int]] = []
+    while len(uploads) < count:
         job = schedule.step()
         if job is not None:
-            found.append((schedule.time, job.client))
-        schedule.begin(len(found))
-    return found
+            uploads.append((schedule.time, job.client))
+        schedule.begin(len(uploads))
+    return uploads
 
 
 NIGHTS = [(10.0 * day, 10.0 * day + 1.5) for day in range(201)]
@@ -72,7 +84,7 @@ def test_who_arrives_at_one_moment_reads_what_all_of_them_have_made() -> None:
     assert result.tau == 2
 
 
-def test_a_run_that_is_cut_off_within_a_moment_goes_on_bit_for_bit(tmp_path: Path) -> None:
+def test_a_run_interrupted_within_a_moment_resumes_bit_for_bit(tmp_path: Path) -> None:
     problem = feddr.Problem.regression(feddr.models.linear(3), make_regression((4, 9, 6, 5), 3, seed=1))
 
     def run(stop: int, **more: Any) -> feddr.Result:

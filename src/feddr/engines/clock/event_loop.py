@@ -153,7 +153,7 @@ class EventLoop:
             job.update = update
 
     def _update(self, job: Running) -> ClientUpdate:
-        """Return what the job computed, and compute with it what else is in flight."""
+        """Return the result of a job, computed in one batch with the other jobs in flight."""
         if job.update is None:
             # No more than are still wanted, and of those the earliest: later jobs can only push them back.
             wanted = (self.updates - self.version) * self.algorithm.buffer - len(self.buffer)

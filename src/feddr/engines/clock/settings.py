@@ -1,4 +1,4 @@
-"""What virtual time a run has."""
+"""``Clock``: the settings of virtual time, which are delays, deadline and how many events are recorded."""
 
 from dataclasses import dataclass
 
@@ -20,7 +20,7 @@ class Clock:
         A model of ``feddr.delays``: how long clients take, when they are there and what gets lost. One second for
         every update by default.
     deadline
-        Seconds after which a round ends without those who are late; their state stays as it was. None waits for
+        Seconds after which a round ends without late clients; their state stays as it was. None waits for
         everybody. Asynchronous runs have none.
     max_events
         How many events ``result.events`` may hold.

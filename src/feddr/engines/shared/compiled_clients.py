@@ -109,7 +109,7 @@ class CompiledClients:
         return self.local.batches(int(self.sizes[client]), rng)
 
     def calls(self, clients: Sequence[int]) -> list[list[int]]:
-        """Divide clients into those that share a call, the longest first, so that no core waits for a late one."""
+        """Group clients into compiled calls, the longest first, so that no core waits for a late one."""
         return self.policy.calls(sorted(map(self._load, clients), key=lambda load: (-load.work, load.client)))
 
     def worth_a_thread(self, client: int) -> bool:
@@ -210,7 +210,7 @@ def _padded_together(each: list[Batches], places: int) -> Batches:
 
 
 def _aligned(shape: tuple[int, ...]) -> NDArray[np.int32]:
-    """Return zeros that begin where XLA wants them to, so that it reads them as they are and does not copy them."""
+    """Return an aligned array of zeros, which XLA reads in place instead of copying it."""
     memory = np.zeros(math.prod(shape) + 16, np.int32)
     first = -memory.ctypes.data % 64 // 4
     return memory[first : first + math.prod(shape)].reshape(shape)

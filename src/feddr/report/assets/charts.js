@@ -181,7 +181,7 @@ class Chart {
       this.plot.setSize({ width, height: this.height });
   }
 
-  // The same lines with more points, while a run goes on: no line loses its place, and a zoom stays.
+  // The same lines with more points, during a run: colours, order and zoom stay.
   refresh(series) {
     this.series = series;
     if (this.log !== this.drawnLog) {

@@ -1,6 +1,6 @@
 // Who has which data, who took part how often, and how old updates were when they arrived.
 
-let drawn = []; // what has a canvas, to be painted anew in another theme
+let drawn = []; // what has a canvas, to be painted again in another theme
 let shownClients = "";
 
 const drawClients = (data, series) => {
@@ -48,29 +48,28 @@ const dataCard = (run, several) => {
     clients.columns.length > 1 &&
       `label skew ${range(clients.skew, (value) => value.toFixed(2))}, where 0 is everyone's labels and 1 nothing in common`,
   ];
-  return el(
-    "article",
-    { class: "card" },
-    el(
-      "header",
-      {},
-      el(
-        "div",
-        {},
-        el("h3", {}, several ? `Data of ${run.name}` : "Data"),
-        el("p", {}, `${facts.filter(Boolean).join("; ")}.${grouped}`),
-      ),
-      el(
-        "div",
-        { class: "key" },
-        key("train", "training"),
-        key("test", "test"),
-        key("heat", "share of a client's samples with a label"),
-      ),
-    ),
+  return card(
+    several ? `Data of ${run.name}` : "Data",
+    [`${facts.filter(Boolean).join("; ")}.${grouped}`],
     heat.frame,
+    el(
+      "div",
+      { class: "key" },
+      key("train", "training"),
+      key("test", "test"),
+      key("heat", "share of a client's samples with a label"),
+    ),
   );
 };
+
+// A card with a title, a note if there is one, and a key beside them.
+const card = (title, note, body, key) =>
+  el(
+    "article",
+    { class: "card" },
+    el("header", {}, el("div", {}, el("h3", {}, title), note && el("p", {}, note)), key),
+    body,
+  );
 
 const key = (kind, text) => el("span", {}, el("i", { class: `block ${kind}`, "aria-hidden": "true" }), text);
 
@@ -99,27 +98,14 @@ const partTable = (series) => {
   const partial = series.filter(
     (one) => one.method.participation.staleness && one.method.participation.measured < one.method.participation.total,
   );
-  return el(
-    "article",
-    { class: "card" },
-    el(
-      "header",
-      {},
-      el(
-        "div",
-        {},
-        el("h3", {}, "Participation"),
-        stale &&
-          el(
-            "p",
-            {},
-            "Staleness is how often the model had changed between an update's start and its arrival.",
-            partial.length
-              ? ` It is known of the updates that were recorded: ${partial.map((one) => `${group(one.method.participation.measured)} of ${one.label}`).join(", ")}.`
-              : "",
-          ),
-      ),
-    ),
+  return card(
+    "Participation",
+    stale && [
+      "Staleness is how often the model had changed between an update's start and its arrival.",
+      partial.length
+        ? ` It is known of the updates that were recorded: ${partial.map((one) => `${group(one.method.participation.measured)} of ${one.label}`).join(", ")}.`
+        : "",
+    ],
     sideways(
       "wide-table",
       "Participation, a table that scrolls sideways",

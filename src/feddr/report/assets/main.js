@@ -1,4 +1,4 @@
-// The page as a whole: its theme, its sections, and newer data while a run goes on.
+// The page as a whole: its theme, its sections, and newer data during a run.
 
 const THEMES = { auto: "Theme: auto", light: "Theme: light", dark: "Theme: dark" };
 const ICONS = { auto: "◐", light: "○", dark: "●" };
@@ -52,7 +52,7 @@ const drawAll = (data) => {
   drawHead(data, series);
   drawResults(series);
   const measured = series.filter((one) => known(one.last.round));
-  // Charts are made anew only where there are other lines or other panels; else they get new points.
+  // Charts are made again only where there are other lines or other panels; else they get new points.
   const shape = JSON.stringify([
     measured.map((one) => one.id),
     panelsOf(measured).map((one) => one.y),

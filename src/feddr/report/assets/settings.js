@@ -98,14 +98,14 @@ const drawAgain = (data) => {
               {},
               run.config
                 ? "The same config and seeds give the same numbers, on any number of threads:"
-                : "It was begun in Python, with a problem of its own:",
+                : "It was started from Python, with a problem of its own:",
             ),
             copyable(again, "the command that runs it again"),
           ]
         : el("p", {}, "It was deployed over Flower; its app, with these settings, runs it again."),
       resume && [
-        el("p", {}, "It has not ended yet; this goes on with it where it was cut off:"),
-        copyable(resume, "the command that goes on"),
+        el("p", {}, "It has not ended yet; this resumes it from its last checkpoint:"),
+        copyable(resume, "the command that resumes it"),
       ],
       run.config &&
         el(

@@ -183,7 +183,7 @@ def _no_network(*_: Any, **__: Any) -> NoReturn:
 
 
 def main(words: list[str]) -> None:
-    """Try the words of a command line once: ``python -m tests.fuzz.cases theory --L nan``."""
+    """Try the words of a command line once: ``python -m tests.fuzz.bad_input theory --L nan``."""
     print(attempt(Case(tuple(words))))
 
 

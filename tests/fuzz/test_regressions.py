@@ -1,4 +1,4 @@
-"""What bad input has found: each case ended in a traceback, in many lines, in a folder left behind, or not at all."""
+"""Regressions: bad input that once ended in a traceback, in many lines, in a folder left behind, or not at all."""
 
 import json
 from pathlib import Path
@@ -11,10 +11,10 @@ from feddr.commands import main
 from feddr.commands.console import REFUSED
 from feddr.storage import limits
 from feddr.validation.messages import LONGEST, one_line
+from tests.fuzz.bad_input import BLOCKED, FILE, TAKEN, Case, attempt
 from tests.fuzz.broken_arguments import LATE
 from tests.fuzz.broken_configs import BASES, BESIDE, EXACT
 from tests.fuzz.broken_files import TRACE, WHOLE, command, digits_npz, headed, traced
-from tests.fuzz.cases import BLOCKED, FILE, TAKEN, Case, attempt
 from tests.fuzz.literals import DEEP, Value, document
 
 PLAIN = BASES[0]
