@@ -15,8 +15,9 @@ from feddr import flower, plots, tree
 from feddr.engines.shared.evaluation import Evaluator
 from feddr.flower import run as running
 from feddr.flower import wire
+from feddr.flower.membership import LONGEST_PAUSE, Pauses
 from feddr.storage import tensors
-from tests.flower.fake_grid import FakeGrid, FakeNode, Fate, fields
+from tests.flower.fake_grid import Clock, FakeGrid, FakeNode, Fate, fields
 from tests.flower.federations import (
     app_for,
     classes,
@@ -167,6 +168,14 @@ def test_a_sparse_xbar_travels_sparse(tmp_path: Path) -> None:
     assert {event["form"] for event in events(tmp_path / "dense", "sent")} == {"dense"}
     saved = events(tmp_path / "dense", "sent")[0]["bytes"] - events(tmp_path, "sent")[0]["bytes"]
     assert saved == 128 + 6 * 8  # no header, no numbers, no indices
+
+
+def test_a_client_that_fails_for_days_has_the_longest_pause() -> None:
+    clock = Clock()
+    pauses = Pauses(clock)
+    for _ in range(2000):
+        pauses.failed(1)
+    assert pauses.until[1] == clock.now() + LONGEST_PAUSE
 
 
 def test_float16_broadcasts_keep_the_books_exact(tmp_path: Path) -> None:

@@ -189,7 +189,8 @@ class FedDR(Uploading):
         return tree.increment(xhat, before)
 
     def recover(self, xbar: Tree) -> FedDRClient:
-        return FedDRClient(x=xbar, y=xbar, xhat=tree.zeros_like(xbar))
+        # What a compressed upload is then the way from; the server works it out, too.
+        return FedDRClient(x=xbar, y=xbar, xhat=tree.scale(self._reflection - 1.0, xbar))
 
     def invariant_gap(self, s: FedDRServer, total: Tree) -> float:
         return tree.norm(tree.sub(tree.scale(s.weight, s.xtilde), total))

@@ -1,5 +1,6 @@
 """``Uploading``: the base of methods whose clients may compress what they send, with error feedback."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -29,13 +30,35 @@ class Uploading:
         shown += [] if self.upload is None else ["upload"]
         return f"{type(self).__name__}({', '.join(f'{name}={getattr(self, name)!r}' for name in shown)})"
 
+    def parts(self, upload: Tree) -> tuple[Tree, ...]:
+        """Return the trees of an upload that are compressed each on its own, in the order in which ``finish`` does."""
+        return (upload,)
+
+    def base(self, before: Tree, message: Tree) -> Tree:
+        """Return what a compressed upload is the way from: what the server has counted for the client before."""
+        return before
+
+    def counted(self, changes: Sequence[Tree], before: Tree, message: Tree) -> Tree:
+        """Return what the server counts for a client, given the parts of its upload as they were decoded.
+
+        It is what the client itself counts after ``finish``, to the last bit.
+
+        Parameters
+        ----------
+        before
+            What the server has counted so far.
+        message
+            What the client was sent.
+        """
+        sent = iter([leaf for change in changes for leaf in tree.leaves(change)])
+        return tree.map(lambda leaf: leaf + next(sent), self.base(before, message))
+
     def upload_bytes(self, upload: Tree, dtype: Any) -> int:
         """Return the bytes of an upload as it travels, in a run whose numbers are of this type."""
         if self.upload is None:
             return tree.size(upload) * int(np.dtype(dtype).itemsize)
-        return self.upload.num_bytes(
-            tree.map(lambda leaf: np.broadcast_to(np.zeros((), dtype), np.shape(leaf)), upload)
-        )
+        like = tree.map(lambda leaf: np.broadcast_to(np.zeros((), dtype), np.shape(leaf)), upload)
+        return sum(self.upload.num_bytes(part) for part in self.parts(like))
 
 
 def sent(compressor: Compressor, change: Tree, error: Tree, draw: int | None) -> tuple[Tree, Tree]:

@@ -203,6 +203,7 @@ class Deployment:
             client=i,
             version=self.ledger.version,
             accepted=self.ledger.number(i),
+            counted=identity.digest(self.ledger.value(i)) if self.ledger.compresses else "",
             seed=self.settings.seed,
             round=self.ledger.version + 1,
             probability=float(self.probabilities[i]),
@@ -223,7 +224,7 @@ class Deployment:
     def _accept(self, answer: Reply) -> dict[str, Any]:
         """Put an upload into the ledger, where it counts once committed, and return what the journal will say of it."""
         sent, ledger = answer.sent, self.ledger
-        upload, value = validate.read(answer.content, sent, ledger.uid, self.settings, ledger.initial)
+        upload, value = validate.read(answer.content, sent, ledger, self.settings)
         staleness = ledger.version - sent.version
         factor = self.algorithm.factor(staleness) if isinstance(self.algorithm, Asynchronous) else 1.0
         ledger.accept(sent.client, upload.number, value, sent.message, factor)

@@ -63,9 +63,6 @@ def check(federation: Federation, algorithm: Algorithm, sampling: Sampling, sett
             f"A deployment needs a method whose uploads can be absolute, {name} has no such rules; "
             "use FedDR or AsyncFedDR."
         )
-    upload = getattr(algorithm, "upload", None)
-    if upload is not None:
-        raise ValueError(f"A deployment sends every bit of an upload, got upload={upload}; leave it out, or simulate.")
     if not algorithm.composite and not isinstance(federation.regulariser, Zero):
         raise ValueError(f"{name} has no composite step, got g={federation.g}; use FedDR, or g=None.")
     if not algorithm.partial and not isinstance(sampling, Full):

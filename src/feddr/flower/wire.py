@@ -90,6 +90,12 @@ def decode(record: ArrayRecord, template: Tree, dtype: np.dtype[Any], *, sent_by
     return tree.map(lambda _: next(leaves), template)
 
 
+def check_range(a: Tree) -> None:
+    """Refuse a tree that holds a NaN, an infinity, or an absurd number."""
+    for name, leaf in tree.named(a).items():
+        _check_range(name, leaf)
+
+
 def size(content: RecordDict) -> int:
     """Return the bytes of a message's content: arrays as they are, and names, numbers and strings."""
     total = 0
@@ -148,9 +154,13 @@ def _decode(
         values = _read_sparse(name, array, count, number)
     else:
         raise Refused("malformed", f"{name} must be encoded as {DENSE}, got {array.stype[:40]!r}")
+    _check_range(name, values)
+    return values.astype(dtype)
+
+
+def _check_range(name: str, values: NDArray[Any]) -> None:
     if not float(np.abs(values).max(initial=0.0)) <= LARGEST:
         raise Refused("not-finite", f"{name} holds a NaN, an infinity, or a number beyond {LARGEST:g}")
-    return values.astype(dtype)
 
 
 def _read_dense(name: str, data: bytes, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
