@@ -97,6 +97,8 @@ class FedDR(Uploading):
     upload
         How clients compress what they send (``feddr.compress``): xhat_i is then what the server counts, xhat_i plus the
         compressed way to 2 x_i - y_i, and the identity for xtilde stays exact. None for every bit.
+    download
+        How the server rounds the xbar that clients read. None for every bit.
 
     Raises
     ------

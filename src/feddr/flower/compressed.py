@@ -57,10 +57,11 @@ def _decode(name: str, array: Array, compressor: Compressor, part: Tree) -> Tree
         raise Refused(
             "wrong-type", f"{name} must be {TYPE} as {ENCODING}, got {array.dtype[:40]!r} as {array.stype[:40]!r}"
         )
-    wanted = compressor.num_bytes(part)
-    if len(array.data) > wanted or tuple(array.shape) > (wanted,):
+    most = compressor.most_bytes(part)
+    if len(array.data) > most or tuple(array.shape) > (most,):
         raise Refused(
-            "oversized", f"{name} must take {wanted} bytes, {array.shape[:20]} announced and {len(array.data)} sent"
+            "oversized",
+            f"{name} must take at most {most} bytes, {array.shape[:20]} announced and {len(array.data)} sent",
         )
     try:
         return compressor.decode(array.data, part)

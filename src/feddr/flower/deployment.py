@@ -92,8 +92,8 @@ class Deployment:
         """Return the newest broadcast, encoded once, so that no client gets parts of two versions."""
         version = self.ledger.version
         if self._broadcast is None or self._broadcast[0] != version:
-            content = self.algorithm.broadcast(self.ledger.server)
-            self._broadcast = version, wire.broadcast(content, self.settings.dtype, self.settings.broadcast)
+            content, download = self.algorithm.broadcast(self.ledger.server), getattr(self.algorithm, "download", None)
+            self._broadcast = version, wire.broadcast(content, self.settings.dtype, self.settings.broadcast, download)
         return self._broadcast[1]
 
     def send(self, clients: Sequence[int]) -> list[int]:

@@ -246,7 +246,11 @@ class Node:
         return self.root / "node" / run / f"client-{self.client}"
 
     def _read(self, arrays: Any, x0: Tree, dtype: np.dtype[Any], rules: Deployable) -> Tree:
-        template = rules.broadcast(rules.server(x0))
+        template = tree.cast(rules.broadcast(rules.server(x0)), dtype)
+        download = getattr(rules, "download", None)
+        if download is not None:
+            (message,) = compressed.decode(arrays, download, [template])
+            return message
         return wire.decode(arrays, template, dtype, sent_by_server=True)
 
     def _solver(self, dtype: np.dtype[Any]) -> CompiledClients | PlainClients:
