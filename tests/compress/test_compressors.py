@@ -2,6 +2,7 @@
 
 import zlib
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from numpy.typing import NDArray
 
-from feddr.compress import Compressor, EncodingError, Quantised, RandomK, TopK, feedback
+from feddr.compress import Compressor, EncodingError, Nonzero, Quantised, RandomK, Rounded, TopK, feedback
 from feddr.compress import bits as packing
 
 COMPRESSORS: list[Compressor] = [
@@ -26,6 +27,11 @@ COMPRESSORS: list[Compressor] = [
     TopK(0.3, Quantised(4)),
     RandomK(0.2),
     RandomK(0.5, Quantised(6, block=4)),
+    Rounded("float16"),
+    Rounded("bfloat16"),
+    Nonzero(),
+    Nonzero(Rounded("float16")),
+    Nonzero(Quantised(8)),
 ]
 RANDOM = [one for one in COMPRESSORS if isinstance(one, RandomK) or getattr(one, "stochastic", False)]
 SURE = [one for one in COMPRESSORS if one not in RANDOM]
@@ -182,3 +188,44 @@ def test_packed_numbers_come_back(count: int, bits: int, seed: int) -> None:
 def test_settings_out_of_range_are_refused(make: Callable[[], Compressor], reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
         make()
+
+
+@pytest.mark.parametrize(("to", "digits"), [("float16", 11), ("bfloat16", 8)])
+@given(x=arrays.arrays(np.float32, st.integers(1, 30), elements=st.floats(-(2.0**100), 2.0**100, width=32)))
+def test_rounding_keeps_the_digits_of_each_number(to: Any, digits: int, x: NDArray[np.float32]) -> None:
+    """Up to half a unit in the last of them, but for numbers 2^-29 times as large as the largest, or subnormal."""
+    wide = x.astype(np.float64)
+    error = np.abs(Rounded(to).compress(x).astype(np.float64) - wide)
+    least = max(2.0**-39 * float(np.abs(wide).max()), 2.0**-149)
+    assert (error <= np.maximum(2.0**-digits * np.abs(wide), least)).all()
+
+
+def test_zeros_are_left_out_in_the_form_that_takes_least() -> None:
+    rng = np.random.default_rng(0)
+    for share, positions in ((0.0, 0), (0.01, None), (0.3, 10_000 // 8), (1.0, 0)):
+        x = np.where(rng.random(10_000) < share, rng.normal(size=10_000), 0.0).astype(np.float32)
+        count = int(np.count_nonzero(x))
+        where = -(-count * 14 // 8) if positions is None else positions
+        assert Nonzero().num_bytes(x) == 8 + 4 + where + 4 * count
+        assert Nonzero(Rounded()).num_bytes(x) == 8 + 4 + where + 2 * count + 4 * bool(count)
+        assert Nonzero().compress(x).tobytes() == x.tobytes()
+    assert np.signbit(Nonzero().compress(np.array([0.0, -0.0, 0.0, 1.0]))).tolist() == [False, True, False, False]
+
+
+def test_a_message_without_zeros_is_as_long_as_a_plain_one() -> None:
+    x = np.ones(100, np.float32)
+    x[:3] = 0.0
+    assert Nonzero().num_bytes(x) == Nonzero().most_bytes(x) == 8 + 4 + 400
+    assert Nonzero().decode(Nonzero().encode(x), np.zeros_like(x)).tobytes() == x.tobytes()
+
+
+def test_numbers_that_cannot_be_are_refused() -> None:
+    x = np.array([1.0, 0.0, 2.0], np.float32)
+    for compressor, payload in (
+        (Rounded("float16"), np.float32(1.0).tobytes() + np.array([1, np.inf, 2], np.float16).tobytes()),
+        (Rounded("float16"), np.float32(-1.0).tobytes() + np.ones(3, np.float16).tobytes()),
+        (Nonzero(), (4).to_bytes(4, "little") + np.ones(4, np.float32).tobytes()),
+        (Nonzero(), (1).to_bytes(4, "little") + b"\xff" + np.ones(1, np.float32).tobytes()),
+    ):
+        with pytest.raises(EncodingError):
+            compressor.decode(_forged(compressor, payload), x)

@@ -27,13 +27,13 @@ def invariant(folder: Path) -> float:
     return float(np.linalg.norm(xtilde - total) / max(1.0, float(np.linalg.norm(xtilde))))
 
 
-def reference(rounds: int, clients: int, participants: int = 0) -> NDArray[np.float64]:
-    """Return xbar of the plain loop, undisturbed."""
+def reference(rounds: int, clients: int, participants: int = 0, bits: int = 0) -> NDArray[np.float64]:
+    """Return xbar of the plain loop, undisturbed; uploads have so many bits, all of them with 0."""
     sampling = feddr.sampling.Uniform(participants) if participants else feddr.sampling.Full()
     pooled = problem(list(range(clients)))
     result = feddr.reference(
         pooled,
-        feddr.FedDR(0.5, 1.5, "lazy", mean="all"),
+        feddr.FedDR(0.5, 1.5, "lazy", mean="all", upload=feddr.compress.Quantised(bits) if bits else None),
         local=LOCAL,
         rounds=rounds,
         sampling=sampling,
@@ -43,10 +43,10 @@ def reference(rounds: int, clients: int, participants: int = 0) -> NDArray[np.fl
     return np.asarray(result.params)
 
 
-def is_the_reference_run(folder: Path, rounds: int, clients: int, participants: int = 0) -> None:
+def is_the_reference_run(folder: Path, rounds: int, clients: int, participants: int = 0, bits: int = 0) -> None:
     """The run ends where the plain loop does; sums are taken in another order, so not to the last bit."""
     xbar = flower.read_run(folder).server["xbar"]
-    np.testing.assert_allclose(xbar, reference(rounds, clients, participants), rtol=0, atol=1e-12)
+    np.testing.assert_allclose(xbar, reference(rounds, clients, participants, bits), rtol=0, atol=1e-12)
 
 
 def counted_once(log: list[dict[str, Any]], folder: Path) -> None:

@@ -18,11 +18,11 @@ import feddr
 from feddr import flower
 from feddr.algorithms import Deployable
 from feddr.flower import node as node_module
-from feddr.flower import rounds, run
+from feddr.flower import rounds, run, validate
 from feddr.flower.deployment import Deployment
 from feddr.flower.ledger import Ledger
 from feddr.flower.settings import Settings
-from feddr.storage import atomic
+from feddr.storage import atomic, tensors
 from tests.flower.fake_grid import Crash, FakeGrid, FakeNode, Fate
 from tests.flower.federations import QUIET, app_for
 from tests.flower.quadratic_clients import CLIENTS, WEIGHTS, ClosedFormClients, quadratic_problem
@@ -92,6 +92,25 @@ def record_accepted_uploads(patch: pytest.MonkeyPatch) -> dict[tuple[int, int], 
     return accepted
 
 
+def compare_both_sides(patch: pytest.MonkeyPatch) -> None:
+    """Let every upload fail that makes the server count another xhat_i than the client that sent it, by one bit."""
+    train, read, on_nodes = node_module.Node.train, validate.read, dict[str, bytes]()
+
+    def training(node: node_module.Node, task: Any, arrays: Any) -> Any:
+        upload, sent = train(node, task, arrays)
+        folder = node._folder(task.run) / "state"
+        on_nodes[upload.ticket] = tensors.read(tensors.Generations(folder).path(upload.number)).arrays["xhat"].tobytes()
+        return upload, sent
+
+    def reading(content: Any, *more: Any) -> Any:
+        upload, value = read(content, *more)
+        assert np.asarray(value).tobytes() == on_nodes[upload.ticket]
+        return upload, value
+
+    patch.setattr(node_module.Node, "train", training)
+    patch.setattr(validate, "read", reading)
+
+
 @contextmanager
 def crash_at_write(number: int, leaves_half: bool) -> Iterator[None]:
     """Raise Crash at the server's n-th write, which leaves half of a temporary file behind or nothing."""
@@ -126,6 +145,7 @@ class FaultyDeployment(RuleBasedStateMachine):
         self.patch.setattr("os.fsync", lambda _: None)
         self.patch.setattr(node_module, "CompiledClients", ClosedFormClients)
         self.accepted = record_accepted_uploads(self.patch)
+        compare_both_sides(self.patch)
         self.folder = temporary_folder()
         self.faults = MessageFaults()
         self.grid = FakeGrid(fate=self.faults)
@@ -244,6 +264,12 @@ class FaultyDeployment(RuleBasedStateMachine):
         assert total == expected or (self.state_was_lost and total > expected)
 
     # The end of a history
+
+    @property
+    def began_again(self) -> bool:
+        """Whether a client restarted at xbar: its state was lost, or overwritten by a task that came after its time."""
+        assert self.server is not None
+        return '"rejoined": true' in self.server.journal.path.read_text()
 
     def stop_faults(self, usual_delay: float = 0.5) -> None:
         """Let there be no more faults, start the server if it is down, and let tasks take so many seconds."""

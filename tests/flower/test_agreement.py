@@ -9,6 +9,7 @@ import pytest
 import feddr
 from feddr import flower
 from feddr.algorithms import Algorithm
+from feddr.compress import Quantised, RandomK, TopK
 from tests.flower.fake_grid import FakeGrid
 from tests.flower.federations import app_for, classes, deploy, distance, federation_of, populated, xbar_of
 
@@ -26,6 +27,14 @@ ALGORITHMS = [
     feddr.FedYogi(),
     feddr.FedAdagrad(),
     feddr.FedOpt(optax.nadam(0.01), name="nadam(0.01)"),
+    feddr.FedDR(eta=0.8, alpha=1.6, upload=Quantised(4)),
+    feddr.FedDR(eta=0.8, alpha=1.2, init="full", mean="all", upload=TopK(0.2, Quantised(6, stochastic=True))),
+    feddr.FedDR(eta=0.8, alpha=1.2, init="lazy", upload=RandomK(0.3)),
+    feddr.FedAvg(upload=Quantised(4)),
+    feddr.FedPD(eta=0.8, upload=Quantised(4)),
+    feddr.FedSplit(eta=0.8, upload=Quantised(4)),
+    feddr.Scaffold(server_lr=0.9, upload=Quantised(4, stochastic=True)),
+    feddr.FedAdam(upload=TopK(0.3)),
 ]
 LOCAL = feddr.local.SGD(lr=0.05, epochs=1, batch_size=8)
 

@@ -125,6 +125,7 @@ def asked(method: Any, **changes: Any) -> tuple[Node, TaskHeader]:
         client=1,
         version=0,
         accepted=0,
+        counted="",
         seed=0,
         round=1,
         probability=1.0,
@@ -161,6 +162,6 @@ def test_a_node_with_numbers_of_its_own_keeps_them(tmp_path: Path) -> None:
     for k, changes in enumerate(({}, {"eta": 3.0, "alpha": 0.1}, {"eta": math.nan, "alpha": math.nan})):
         node, task = asked(method, **changes)
         object.__setattr__(node, "root", tmp_path / str(k))
-        found.append(node.train(task, wire.encode(np.ones(6), np.dtype(np.float64)))[1])
+        found.append(node.train(task, wire.encode(np.ones(6), np.dtype(np.float64)))[1]["x"].numpy())
     np.testing.assert_array_equal(found[0], found[1])
     np.testing.assert_array_equal(found[0], found[2])

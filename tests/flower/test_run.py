@@ -1,5 +1,6 @@
 """Runs as their users see them: rounds with deadlines, nodes that report, history, log and bytes."""
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -12,11 +13,13 @@ from safetensors.numpy import load_file
 
 import feddr
 from feddr import flower, plots, tree
+from feddr.compress import Nonzero, Quantised, Rounded
 from feddr.engines.shared.evaluation import Evaluator
 from feddr.flower import run as running
 from feddr.flower import wire
+from feddr.flower.membership import LONGEST_PAUSE, Pauses
 from feddr.storage import tensors
-from tests.flower.fake_grid import FakeGrid, FakeNode, Fate, fields
+from tests.flower.fake_grid import Clock, FakeGrid, FakeNode, Fate, fields
 from tests.flower.federations import (
     app_for,
     classes,
@@ -169,10 +172,29 @@ def test_a_sparse_xbar_travels_sparse(tmp_path: Path) -> None:
     assert saved == 128 + 6 * 8  # no header, no numbers, no indices
 
 
-def test_float16_broadcasts_keep_the_books_exact(tmp_path: Path) -> None:
-    run(tmp_path, FakeGrid(), broadcast="float16", rounds=6)
-    assert flower.audit(tmp_path / "server" / "feddr", METHOD, federation_of(lasso())) <= 1e-12
-    assert any("float16" in event["form"] for event in events(tmp_path, "sent"))
+def test_a_client_that_fails_for_days_has_the_longest_pause() -> None:
+    clock = Clock()
+    pauses = Pauses(clock)
+    for _ in range(2000):
+        pauses.failed(1)
+    assert pauses.until[1] == clock.now() + LONGEST_PAUSE
+
+
+@pytest.mark.parametrize("download", [Rounded("float16"), Quantised(8), Nonzero(Rounded("bfloat16"))], ids=str)
+def test_rounded_broadcasts_are_those_of_the_simulation(tmp_path: Path, download: Any) -> None:
+    """To the last bit, with uploads of 4 bits; the books are exact, and bytes those of the messages."""
+    method = dataclasses.replace(METHOD, upload=Quantised(4), download=download)
+    grid = populated(FakeGrid(), app_for(lasso(), method, LOCAL), range(3), tmp_path)
+    deploy(grid, federation_of(lasso()), method, tmp_path, TWO, rounds=5, seed=3, precision="float64")
+    assert flower.audit(tmp_path / "server" / "feddr", method, federation_of(lasso())) <= 1e-15
+    result = feddr.simulate(lasso(), method, local=LOCAL, sampling=TWO, rounds=5, seed=3, precision="float64")
+    assert distance(xbar_of(tmp_path), result.state.server.xbar) == 0
+    sent = events(tmp_path, "sent")
+    assert {event["form"] for event in sent} == {repr(download)}
+    tasks = [message.content for message in grid.sent if message.metadata.message_type == "train"]
+    coded = sum(len(array.data) for task in tasks for array in task.array_records["arrays"].values())
+    assert coded == result.history.last.bytes_down
+    assert [event["bytes"] for event in sent] == list(map(wire.size, tasks))
 
 
 def test_the_folder_of_a_run_is_like_that_of_a_simulated_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

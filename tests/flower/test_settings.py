@@ -62,7 +62,8 @@ REFUSED: list[tuple[Any, dict[str, Any], str]] = [
     (METHOD, {"deadline": -1.0}, "deadline must be positive, got -1.0"),
     (METHOD, {"ttl": 0.0}, "ttl must be positive"),
     (METHOD, {"min_replies": 0, "deadline": 1.0}, "min_replies must be at least 1"),
-    (METHOD, {"broadcast": "zip"}, "broadcast must be one of auto, dense, float16, got 'zip'"),
+    (METHOD, {"broadcast": "zip"}, "broadcast must be one of auto, dense, got 'zip'"),
+    (METHOD, {"broadcast": "float16"}, r"got 'float16'; FedDR\(download=feddr.compress.Rounded"),
     (METHOD, {"precision": "float16"}, "precision must be"),
     (METHOD, {"rounds": -1}, "rounds must be at least 0"),
 ]

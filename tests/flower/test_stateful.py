@@ -9,8 +9,9 @@ from hypothesis.stateful import invariant
 
 import feddr
 from feddr.algorithms import Algorithm, Roles
+from feddr.compress import Quantised, TopK
 from feddr.engines.shared.aggregation import WeightedUpload, weighted_sum
-from feddr.engines.shared.randomness import client_rng, sampling_rng
+from feddr.engines.shared.randomness import client_rng, sampling_rng, upload_draw
 from feddr.flower import rounds
 from tests.flower.quadratic_clients import CLIENTS, WEIGHTS, quadratic_problem, solve
 from tests.flower.state_machine import SEED, FaultyDeployment
@@ -32,6 +33,7 @@ def undisturbed(algorithm: Algorithm, sampling: feddr.sampling.Sampling, rounds:
             c = clients.get(i) or rules.client(x0, xbar)
             sub = rules.subproblem(c, xbar)
             solution = solve(i, sub, client_rng(SEED, i, updates[i]))
+            solution = solution._replace(draw=upload_draw(SEED, i, updates[i]))
             clients[i], upload = rules.finish(c, xbar, sub, solution)
             uploads.append(WeightedUpload(roles.mean_weights[i], WEIGHTS[i], new, upload))
             updates[i] += 1
@@ -59,7 +61,7 @@ class Rounds(FaultyDeployment):
         assert self.server is not None
         assert rounds.finished(self.server)
         self.each_update_counts_once()
-        if not self.state_was_lost:
+        if not self.state_was_lost and not self.began_again:
             xbar = undisturbed(self.method, self.sampling, 4)
             np.testing.assert_allclose(self.server.ledger.server.xbar, xbar, rtol=0, atol=1e-12)
 
@@ -107,6 +109,18 @@ class Buffered(FaultyDeployment):
         self.the_ledger_adds_up()
 
 
+class CompressedRounds(Rounds):
+    """The same with uploads that are the way from what the server counts."""
+
+    method = feddr.FedDR(eta=[0.8, 0.3, 1.7], alpha=1.4, init="joining", upload=Quantised(3, stochastic=True))
+
+
+class CompressedAsync(Async):
+    """The same for each arrival."""
+
+    method = feddr.AsyncFedDR(eta=[0.8, 0.3, 1.7], alpha=0.9, upload=TopK(0.5, Quantised(4)))
+
+
 def steps(examples: int) -> settings:
     return settings(
         max_examples=examples, stateful_step_count=20, deadline=None, suppress_health_check=[HealthCheck.too_slow]
@@ -117,5 +131,9 @@ TestRounds = Rounds.TestCase
 TestRounds.settings = steps(120)
 TestAsync = Async.TestCase
 TestAsync.settings = steps(80)
+TestCompressedRounds = CompressedRounds.TestCase
+TestCompressedRounds.settings = steps(80)
+TestCompressedAsync = CompressedAsync.TestCase
+TestCompressedAsync.settings = steps(60)
 TestBuffered = Buffered.TestCase
 TestBuffered.settings = steps(40)

@@ -12,7 +12,8 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from feddr import tree
-from feddr.flower import Refused, wire
+from feddr.compress import Compressor, Nonzero, Quantised, Rounded
+from feddr.flower import Refused, compressed, wire
 
 F32, F64 = np.dtype(np.float32), np.dtype(np.float64)
 TEMPLATE = {"w": np.zeros((3, 2), np.float32), "b": np.zeros((), np.float32)}
@@ -52,21 +53,17 @@ def test_zeros_are_left_out_in_the_form_that_takes_least(share: float, kind: str
     assert len(sent.data) <= min(bits, index, 4 * len(x) + 128)
 
 
-def test_float16_halves_the_bytes_and_the_server_knows_what_clients_read() -> None:
-    x = np.linspace(1.0, 2.0, 1000).astype(np.float32)
-    sent = wire.broadcast(x, F32, "float16")
-    assert len(sent.record["x"].data) == 2 * 1000 + 128
-    read = wire.decode(sent.record, x, F32, sent_by_server=True)
-    np.testing.assert_array_equal(read, x.astype(np.float16).astype(np.float32))
-    np.testing.assert_array_equal(read, sent.message)
-    assert sent.form == "float16"
-
-
-def test_what_does_not_fit_float16_travels_in_full() -> None:
-    sent = wire.broadcast(np.array([1e6, 0.1], np.float32), F32, "float16")
-    np.testing.assert_array_equal(
-        wire.decode(sent.record, np.zeros(2), F32, sent_by_server=True), [1e6, np.float32(0.1)]
-    )
+@pytest.mark.parametrize(
+    "download", [Rounded("float16"), Rounded("bfloat16"), Quantised(8), Nonzero(Rounded())], ids=str
+)
+def test_a_rounded_broadcast_is_read_as_the_server_thinks(download: Compressor) -> None:
+    x = {"w": np.linspace(-1.0, 2.0, 1000).astype(np.float32).reshape(10, 100), "b": np.zeros((), np.float32)}
+    sent = wire.broadcast(x, F32, "auto", download)
+    assert wire.size(RecordDict({"a": sent.record})) == download.num_bytes(x) + len("0")
+    (read,) = compressed.decode(sent.record, download, [tree.zeros_like(x)])
+    assert tree.norm(tree.sub(read, sent.message)) == 0
+    assert 0 < tree.norm(tree.sub(read, x)) < 0.01 * tree.norm(x)
+    assert sent.form == repr(download)
 
 
 def altered(name: str, change: Callable[[Array], Array]) -> ArrayRecord:

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from feddr.algorithms import step_sizes
+from feddr.algorithms import step_sizes, uploading
 from feddr.data import ClientSamples, FederatedData
 from feddr.local import Solution, Subproblem
 from feddr.prox import Regulariser, Zero
@@ -207,7 +207,8 @@ def check(algorithm: Algorithm, problem: HasRegulariser, sampling: Sampling) -> 
     ------
     ValueError
         Where the algorithm has no composite step and g is not zero, needs every client and the scheme draws some,
-        or has step sizes for another number of clients; where the scheme does not fit the clients.
+        or has step sizes for another number of clients; where the scheme does not fit the clients, or a compressor the
+        way that it is for.
 
     Examples
     --------
@@ -220,6 +221,7 @@ def check(algorithm: Algorithm, problem: HasRegulariser, sampling: Sampling) -> 
     ValueError: FedPD needs every client in every round, got Uniform(m=1); use FedDR, or Full().
     """
     name = type(algorithm).__name__
+    uploading.check(algorithm)
     sampling.check(problem.data.num_clients)
     step_sizes.check(algorithm, problem.data.num_clients)
     if not algorithm.composite and not isinstance(problem.regulariser, Zero):

@@ -75,6 +75,9 @@ class FedAvg(Uploading):
     def absolute_upload(self, c: Any, x: Tree) -> Tree:
         return x if self.upload is None else c.counted
 
+    def base(self, before: Tree, xbar: Tree) -> Tree:
+        return xbar
+
     def increment(self, x: Tree, before: Tree, xbar: Tree) -> Tree:
         return x
 

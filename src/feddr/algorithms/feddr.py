@@ -97,6 +97,8 @@ class FedDR(Uploading):
     upload
         How clients compress what they send (``feddr.compress``): xhat_i is then what the server counts, xhat_i plus the
         compressed way to 2 x_i - y_i, and the identity for xtilde stays exact. None for every bit.
+    download
+        How the server rounds the xbar that clients read. None for every bit.
 
     Raises
     ------
@@ -189,7 +191,8 @@ class FedDR(Uploading):
         return tree.increment(xhat, before)
 
     def recover(self, xbar: Tree) -> FedDRClient:
-        return FedDRClient(x=xbar, y=xbar, xhat=tree.zeros_like(xbar))
+        # What a compressed upload is then the way from; the server works it out, too.
+        return FedDRClient(x=xbar, y=xbar, xhat=tree.scale(self._reflection - 1.0, xbar))
 
     def invariant_gap(self, s: FedDRServer, total: Tree) -> float:
         return tree.norm(tree.sub(tree.scale(s.weight, s.xtilde), total))

@@ -1,7 +1,7 @@
 """SCAFFOLD: FedAvg with control variates (Karimireddy, Kale, Mohri, Reddi, Stich and Suresh 2020)."""
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 from feddr import tree
 from feddr.algorithms.algorithm import Uploads
@@ -99,16 +99,19 @@ class Scaffold(Uploading):
         sub: Subproblem,
         solution: Solution,
     ) -> tuple[ScaffoldClient, ScaffoldMessage]:
-        state = ScaffoldClient(feedback(self.upload, solution.gradient, c.control, solution.draw))
+        x, error = None, None
         if self.upload is not None:
             change, error = sent(self.upload, tree.sub(solution.x, message.x), c.error, solution.draw)
-            state = state._replace(counted=tree.add(message.x, change), error=error)
+            x = tree.add(message.x, change)
+        state = ScaffoldClient(feedback(self.upload, solution.gradient, c.control, solution.draw), x, error)
         counted = self.absolute_upload(state, solution.x)
         return state, self.increment(counted, ScaffoldMessage(message.x, c.control), message)
 
-    def upload_bytes(self, upload: ScaffoldMessage, dtype: Any) -> int:
-        """Return the bytes of the two messages, the change of the model and that of the control variate."""
-        return super().upload_bytes(upload.x, dtype) + super().upload_bytes(upload.control, dtype)
+    def parts(self, upload: ScaffoldMessage) -> tuple[Tree, ...]:
+        return tuple(upload)
+
+    def base(self, before: ScaffoldMessage, message: ScaffoldMessage) -> ScaffoldMessage:
+        return ScaffoldMessage(message.x, before.control)
 
     def absolute_upload(self, c: ScaffoldClient, x: Tree) -> ScaffoldMessage:
         return ScaffoldMessage(x if c.counted is None else c.counted, c.control)

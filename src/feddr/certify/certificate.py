@@ -202,6 +202,12 @@ def certificate(result: "Result", *, F_star: float = 0.0) -> Certificate:
             "every bit" if algorithm.upload is None else repr(algorithm.upload),
             algorithm.upload is None,
         ),
+        Hypothesis(
+            "broadcasts",
+            "every bit",
+            "every bit" if algorithm.download is None else repr(algorithm.download),
+            algorithm.download is None,
+        ),
     ]
     bound = math.nan
     if by_relative:

@@ -1,7 +1,8 @@
 """The base class of compressors, the frame of an encoded message, and the feedback step.
 
 A message is ``fdc``, one byte for the kind of compressor, the CRC-32 of the rest in four bytes, and the rest. How long
-it is follows from the shapes alone, so a decoder knows the length before it reads, and refuses any other.
+it is follows from the shapes, and for ``Nonzero`` from a number at its beginning, so a decoder knows the length before
+it reads, and refuses any other.
 """
 
 import math
@@ -78,7 +79,7 @@ class Compressor(ABC):
 
     @abstractmethod
     def payload(self, lengths: Sequence[int], itemsize: int) -> int:
-        """Return how many bytes ``pack`` returns for numbers of so many bytes."""
+        """Return how many bytes ``pack`` returns for numbers of so many bytes, or at most so many."""
 
     @abstractmethod
     def bound(self, lengths: Sequence[int]) -> float:
@@ -125,7 +126,7 @@ class Compressor(ABC):
             Where the message is damaged, truncated, or of another compressor.
         """
         flat, lengths = _flat(like)
-        wanted = self.num_bytes(like)
+        wanted = self.length(message, lengths, flat.dtype.itemsize)
         if len(message) != wanted:
             raise EncodingError(
                 f"A message of {self} for {len(flat):,} numbers takes {wanted:,} bytes, got {len(message):,}; it is "
@@ -139,9 +140,17 @@ class Compressor(ABC):
         return _restore(like, self.values(self.unpack(payload, lengths, flat.dtype), lengths, flat.dtype))
 
     def num_bytes(self, like: Tree) -> int:
-        """Return the length of a message for uploads of these shapes and this type, header included."""
+        """Return the length of the message for such an upload, header included."""
+        return self.most_bytes(like)
+
+    def most_bytes(self, like: Tree) -> int:
+        """Return the length of the longest message for uploads of these shapes and this type, header included."""
         leaves = tree.leaves(like)
         return HEADER + self.payload(_lengths(leaves), np.asarray(leaves[0]).dtype.itemsize)
+
+    def length(self, message: bytes, lengths: Sequence[int], itemsize: int) -> int:
+        """Return how long a message must be; EncodingError where it says something that cannot be."""
+        return HEADER + self.payload(lengths, itemsize)
 
     def contraction(self, like: Tree) -> float:
         """Return delta in (0, 1] such that the mean of |x - C(x)|^2 is at most (1 - delta) |x|^2 for all such uploads.

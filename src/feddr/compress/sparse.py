@@ -18,8 +18,41 @@ KEY = 8
 """Bytes of the number from which random positions follow."""
 
 
+class Chosen(Compressor):
+    """Some positions of the whole upload, and the numbers there, perhaps compressed again by ``values_as``."""
+
+    values_as: Compressor | None
+
+    def values(self, code: Code, lengths: Sequence[int], dtype: np.dtype[Any]) -> Flat:
+        positions, _, *numbers = code
+        flat = np.zeros(sum(lengths), dtype)
+        if self.values_as is not None:
+            numbers = [self.values_as.values(tuple(numbers), (len(positions),), dtype)]
+        flat[positions] = numbers[0]
+        return flat
+
+    def _number_bytes(self, count: int, itemsize: int) -> int:
+        return itemsize * count if self.values_as is None else self.values_as.payload((count,), itemsize)
+
+    def _numbers(self, chosen: Flat, draw: int) -> Code:
+        return (chosen,) if self.values_as is None else self.values_as.code(chosen, (len(chosen),), draw)
+
+    def _pack_numbers(self, numbers: Code, count: int) -> bytes:
+        if self.values_as is not None:
+            return self.values_as.pack(numbers, (count,))
+        return numbers[0].astype(numbers[0].dtype.newbyteorder("<")).tobytes()
+
+    def _unpack_numbers(self, data: bytes, count: int, dtype: np.dtype[Any]) -> Code:
+        if self.values_as is not None:
+            return self.values_as.unpack(data, (count,), dtype)
+        numbers = np.frombuffer(data, dtype.newbyteorder("<"), count).astype(dtype)
+        if not np.isfinite(numbers).all():
+            raise EncodingError("The numbers of a message must be finite; it was damaged.")
+        return (numbers,)
+
+
 @dataclass(frozen=True)
-class Sparse(Compressor):
+class Sparse(Chosen):
     """What ``TopK`` and ``RandomK`` share: k positions of the whole upload, and the numbers there, perhaps quantised.
 
     Parameters
@@ -49,39 +82,13 @@ class Sparse(Compressor):
 
     def payload(self, lengths: Sequence[int], itemsize: int) -> int:
         size = sum(lengths)
-        count = self._count(size)
-        numbers = itemsize * count if self.values_as is None else self.values_as.payload((count,), itemsize)
-        return self._position_bytes(size) + numbers
+        return self._position_bytes(size) + self._number_bytes(self._count(size), itemsize)
 
     def bound(self, lengths: Sequence[int]) -> float:
         size = sum(lengths)
         count = self._count(size)
         share = count / size if size else 1.0
         return share if self.values_as is None else share * self.values_as.bound((count,))
-
-    def values(self, code: Code, lengths: Sequence[int], dtype: np.dtype[Any]) -> Flat:
-        positions, _, *numbers = code
-        flat = np.zeros(sum(lengths), dtype)
-        if self.values_as is not None:
-            numbers = [self.values_as.values(tuple(numbers), (len(positions),), dtype)]
-        flat[positions] = numbers[0]
-        return flat
-
-    def _numbers(self, chosen: Flat, draw: int) -> Code:
-        return (chosen,) if self.values_as is None else self.values_as.code(chosen, (len(chosen),), draw)
-
-    def _pack_numbers(self, numbers: Code, count: int) -> bytes:
-        if self.values_as is not None:
-            return self.values_as.pack(numbers, (count,))
-        return numbers[0].astype(numbers[0].dtype.newbyteorder("<")).tobytes()
-
-    def _unpack_numbers(self, data: bytes, count: int, dtype: np.dtype[Any]) -> Code:
-        if self.values_as is not None:
-            return self.values_as.unpack(data, (count,), dtype)
-        numbers = np.frombuffer(data, dtype.newbyteorder("<"), count).astype(dtype)
-        if not np.isfinite(numbers).all():
-            raise EncodingError("The numbers of a message must be finite; it was damaged.")
-        return (numbers,)
 
 
 class TopK(Sparse):
@@ -106,33 +113,17 @@ class TopK(Sparse):
         return positions, positions, *self._numbers(flat[positions], draw)
 
     def _position_bytes(self, size: int) -> int:
-        return min(packing.num_bytes(size, 1), packing.num_bytes(self._count(size), _width(size)))
+        return position_bytes(self._count(size), size)
 
     def pack(self, code: Code, lengths: Sequence[int]) -> bytes:
         positions, _, *numbers = code
-        size = sum(lengths)
-        if self._as_bitmap(size):
-            used = np.zeros(size, np.uint8)
-            used[positions] = 1
-            where = np.packbits(used).tobytes()
-        else:
-            where = packing.pack(positions.astype(np.uint64), _width(size))
-        return where + self._pack_numbers(tuple(numbers), len(positions))
+        return pack_positions(positions, sum(lengths)) + self._pack_numbers(tuple(numbers), len(positions))
 
     def unpack(self, data: bytes, lengths: Sequence[int], dtype: np.dtype[Any]) -> Code:
         size = sum(lengths)
         count, begin = self._count(size), self._position_bytes(size)
-        if self._as_bitmap(size):
-            positions = np.flatnonzero(np.unpackbits(np.frombuffer(data[:begin], np.uint8), count=size))
-        else:
-            positions = packing.unpack(data[:begin], count, _width(size)).astype(np.int64)
-        ordered = len(positions) == count and bool((np.diff(positions) > 0).all())
-        if not ordered or (count and positions[-1] >= size):
-            raise EncodingError(f"A message must name {count} positions below {size} in order; it was damaged.")
+        positions = unpack_positions(data[:begin], count, size)
         return positions, positions, *self._unpack_numbers(data[begin:], count, dtype)
-
-    def _as_bitmap(self, size: int) -> bool:
-        return packing.num_bytes(size, 1) < packing.num_bytes(self._count(size), _width(size))
 
 
 class RandomK(Sparse):
@@ -172,6 +163,36 @@ class RandomK(Sparse):
         if not count:
             return np.zeros(0, np.int64)
         return np.sort(np.argpartition(np.random.PCG64(key).random_raw(size), count - 1)[:count])
+
+
+def position_bytes(count: int, size: int) -> int:
+    """Return the bytes of so many positions below ``size``: a list of them or a bit for each, whichever takes less."""
+    return min(packing.num_bytes(size, 1), packing.num_bytes(count, _width(size)))
+
+
+def pack_positions(positions: NDArray[np.int64], size: int) -> bytes:
+    """Return positions below ``size``, in order, as bytes."""
+    if not _as_bitmap(len(positions), size):
+        return packing.pack(positions.astype(np.uint64), _width(size))
+    used = np.zeros(size, np.uint8)
+    used[positions] = 1
+    return np.packbits(used).tobytes()
+
+
+def unpack_positions(data: bytes, count: int, size: int) -> NDArray[np.int64]:
+    """Return what was packed; EncodingError where it is not so many positions in order."""
+    if _as_bitmap(count, size):
+        positions = np.flatnonzero(np.unpackbits(np.frombuffer(data, np.uint8), count=size))
+    else:
+        positions = packing.unpack(data, count, _width(size)).astype(np.int64)
+    ordered = len(positions) == count and bool((np.diff(positions) > 0).all())
+    if not ordered or (count and positions[-1] >= size):
+        raise EncodingError(f"A message must name {count} positions below {size} in order; it was damaged.")
+    return positions
+
+
+def _as_bitmap(count: int, size: int) -> bool:
+    return packing.num_bytes(size, 1) < packing.num_bytes(count, _width(size))
 
 
 def _width(size: int) -> int:

@@ -43,7 +43,7 @@ TABLE: Mapping[str, tuple[str, Sequence[str]]] = {
     "local": ("feddr.local", ["Accelerated", "Geometric", "Optax", "SGD"]),
     "schedule": ("feddr.local.schedules", ["Cosine", "Step"]),
     "stopping": ("feddr.local", ["Absolute", "Epochs", "Relative", "Tolerance"]),
-    "upload": ("feddr.compress", ["Quantised", "RandomK", "TopK"]),
+    "upload": ("feddr.compress", ["Nonzero", "Quantised", "RandomK", "Rounded", "TopK"]),
     "sampling": ("feddr.sampling", ["DoublyUniform", "Full", "Independent", "Partitioned", "Systematic", "Uniform"]),
     "delays": (
         "feddr.delays",
@@ -62,6 +62,7 @@ NESTED = {
     "Compressor": "upload",
     "Delay": "delays",
     "Quantised": "upload",
+    "Rounded": "upload",
     "Regulariser": "g",
     "RoundSchedule": "schedule",
     "Stopping": "stopping",

@@ -11,7 +11,7 @@ from feddr.algorithms import Algorithm, Roles, Uploads
 from feddr.algorithms.algorithm import ProblemLike
 from feddr.early_stopping import StopWhen
 from feddr.engines.result import Result, describe
-from feddr.engines.shared.aggregation import WeightedUpload, upload_bytes, wire_bytes
+from feddr.engines.shared.aggregation import WeightedUpload, server_message, upload_bytes
 from feddr.engines.shared.errors import check_finite, inaccurate, warn_inaccurate
 from feddr.engines.shared.measured import MetricSet
 from feddr.engines.shared.options import EngineOptions
@@ -98,7 +98,7 @@ def reference(
             return tree.map(np.asarray, g.prox(x, eta))
 
     def play(k: int, active: NDArray[np.int64]) -> int:
-        message = tree.cast(algorithm.broadcast(state.server), dtype)
+        message, num_bytes = server_message(algorithm, state.server, dtype)
         uploads: list[WeightedUpload] = []
         for i in map(int, active):
             rules, new = roles.client(i), i not in state.clients
@@ -117,7 +117,7 @@ def reference(
             state.meet(i, solution.met)
             state.local_steps += int(solution.steps)
             state.prox_error = float(np.fmax(state.prox_error, float(solution.error)))
-            state.bytes_down += wire_bytes(message, dtype)
+            state.bytes_down += num_bytes
             state.bytes_up += upload_bytes(algorithm, upload, dtype)
         if uploads:
             state.server = roles.server.aggregate(state.server, _sum(uploads), prox)

@@ -243,7 +243,7 @@ def _round(
     message = run.message()
     in_time = active if clock is None else clock.round(k, active)
     try:
-        skipped = run.round(k, [ClientTask(k, int(i), message) for i in in_time], upcoming)
+        skipped = run.round(k, [ClientTask(k, int(i), message.content) for i in in_time], upcoming)
     except DivergedError:
         if clock is not None:
             clock.undo()

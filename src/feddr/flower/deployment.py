@@ -94,8 +94,8 @@ class Deployment:
         """Return the newest broadcast, encoded once, so that no client gets parts of two versions."""
         version = self.ledger.version
         if self._broadcast is None or self._broadcast[0] != version:
-            content = self.algorithm.broadcast(self.ledger.server)
-            self._broadcast = version, wire.broadcast(content, self.settings.dtype, self.settings.broadcast)
+            content, download = self.algorithm.broadcast(self.ledger.server), getattr(self.algorithm, "download", None)
+            self._broadcast = version, wire.broadcast(content, self.settings.dtype, self.settings.broadcast, download)
         return self._broadcast[1]
 
     def send(self, clients: Sequence[int]) -> list[int]:
@@ -206,6 +206,7 @@ class Deployment:
             client=i,
             version=self.ledger.version,
             accepted=self.ledger.number(i),
+            counted=identity.digest(self.ledger.value(i)) if self.ledger.compresses else "",
             seed=self.settings.seed,
             round=self.ledger.version + 1,
             probability=float(self.probabilities[i]),
@@ -227,7 +228,7 @@ class Deployment:
     def _accept(self, answer: Reply) -> dict[str, Any]:
         """Put an upload into the ledger, where it counts once committed, and return what the journal will say of it."""
         sent, ledger = answer.sent, self.ledger
-        upload, value = validate.read(answer.content, sent, ledger.uid, self.settings, ledger.initial)
+        upload, value = validate.read(answer.content, sent, ledger, self.settings)
         staleness = ledger.version - sent.version
         factor = self.algorithm.factor(staleness) if isinstance(self.algorithm, Asynchronous) else 1.0
         ledger.accept(sent.client, upload.number, value, sent.message, factor)

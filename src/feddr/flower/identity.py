@@ -33,7 +33,18 @@ def check_name(name: str) -> str:
 def rules(algorithm: Any, precision: str, init: Tree) -> str:
     """Return the digest of what both sides compute with."""
     sha = hashlib.sha256(f"{algorithm!r} {precision}".encode())
-    for name, leaf in tensors.flatten(tree.cast(init, np.dtype(precision))).items():
+    _hash(sha, tree.cast(init, np.dtype(precision)))
+    return sha.hexdigest()
+
+
+def digest(counted: Tree) -> str:
+    """Return a digest of what is counted for a client, by which server and node see that they count the same."""
+    sha = hashlib.sha256()
+    _hash(sha, counted)
+    return sha.hexdigest()[:16]
+
+
+def _hash(sha: Any, a: Tree) -> None:
+    for name, leaf in tensors.flatten(a).items():
         sha.update(f"{name} {leaf.dtype.str} {leaf.shape}".encode())
         sha.update(leaf.tobytes())
-    return sha.hexdigest()

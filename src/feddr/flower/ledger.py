@@ -142,6 +142,11 @@ class Ledger:
             )
         return None
 
+    @property
+    def compresses(self) -> bool:
+        """Whether uploads are compressed: the way from what is counted, not the value itself."""
+        return getattr(self.algorithm, "upload", None) is not None
+
     def number(self, client: int) -> int:
         """Return the number of the last update that was accepted from a client, 0 for none."""
         return self.entries[client].number if client in self.entries else 0

@@ -22,6 +22,9 @@ SILENCE = 120.0
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 300.0
 """Seconds before a client or node that has failed is asked again; each failure doubles them."""
 
+DOUBLINGS = 30
+"""No pause doubles more often, so that a client that fails for days has a pause, and no number beyond all floats."""
+
 
 class Pauses:
     """Failures of nodes or clients, and the time before which each is not asked again (retry with back-off)."""
@@ -38,7 +41,8 @@ class Pauses:
     def failed(self, one: int) -> None:
         """Count a failure; each pause is longer than the last."""
         count = self.failures.get(one, 0)
-        self.until[one] = self.clock.now() + min(FIRST_PAUSE * 2.0**count, LONGEST_PAUSE)
+        pause = FIRST_PAUSE * 2.0 ** min(count, DOUBLINGS)
+        self.until[one] = self.clock.now() + min(pause, LONGEST_PAUSE)
         self.failures[one] = count + 1
 
     def succeeded(self, one: int) -> None:

@@ -143,6 +143,8 @@ class TaskHeader(Note):
         How often the server has aggregated.
     accepted
         The number of the last update that the server has accepted from this client, 0 for none.
+    counted
+        Digest of what the server counts for this client, where uploads are compressed; empty where they are absolute.
     seed, round, probability
         What the local solver may want to know.
     eta, alpha
@@ -159,6 +161,7 @@ class TaskHeader(Note):
     client: int
     version: int
     accepted: int
+    counted: str
     seed: int
     round: int
     probability: float
@@ -170,12 +173,12 @@ class TaskHeader(Note):
 
 @dataclass(frozen=True)
 class UploadHeader(Note):
-    """What comes with the value that the server is to count for a client.
+    """What comes with the value that the server is to count for a client, or with the compressed way to it.
 
     Parameters
     ----------
     number
-        Of this update among the client's own, from 1 on.
+        Of this update among the client's own, from 1 on. A compressed upload is the way from the one before.
     version
         The server's version that it was computed from.
     rejoined

@@ -14,8 +14,16 @@ counted before, so that xtilde = sum_i v_i xhat_i holds whatever the client was 
 ahead and no longer has that state, because the server was restored from an older copy, continues from its newest one;
 and a client that has lost its state, or was restored from a copy older than what the server counts, restarts at xbar
 and says so. Both change how far the method has come, and neither what it converges to.
+
+A compressed upload is a change, the way from the value that the server counts to the one that it is to count. It counts
+only as the update after the one that was accepted, and the client sends it only from the state that the server counts:
+the task has the number of that update and a digest of that value. A client without such a state restarts at xbar and
+says so; its upload is then the way from what ``recover`` makes of the broadcast, which the server works out, too. So a
+lost upload is computed again from the accepted state, a repeated or late one is refused by its ticket and its number,
+and what both sides count is the same to the last bit.
 """
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -23,7 +31,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from flwr.app import Context, Message
+from flwr.app import ArrayRecord, Context, Message
 from flwr.clientapp import ClientApp
 from flwr.clientapp.typing import Mod
 
@@ -35,8 +43,8 @@ from feddr.engines.shared.compiled_clients import CompiledClients
 from feddr.engines.shared.errors import inaccurate, warn_inaccurate
 from feddr.engines.shared.evaluation import Evaluator
 from feddr.engines.shared.plain_clients import PlainClients
-from feddr.engines.shared.randomness import client_rng
-from feddr.flower import identity, messages, steps, wire
+from feddr.engines.shared.randomness import client_rng, upload_draw
+from feddr.flower import compressed, identity, messages, steps, wire
 from feddr.flower.messages import Checkup, Hello, Metrics, Presence, TableQuestion, TaskHeader, UploadHeader, Working
 from feddr.flower.settings import Given, given
 from feddr.flower.shared_table import TableProblem, answer, own_problem
@@ -73,7 +81,7 @@ def client_app(
         ~/.local/state/feddr.
     mods
         Flower mods around the client's work, such as ``LocalDpMod``; those that read arrays need the server to
-        broadcast ``"dense"``.
+        broadcast ``"dense"``, and an algorithm without compression.
 
     Examples
     --------
@@ -108,7 +116,7 @@ def client_app(
     def train(message: Message, context: Context) -> Message:
         task, arrays = TaskHeader.read(message.content), messages.arrays(message.content)
         upload, counted = node(context, task.preparation).train(task, arrays)
-        return Message(upload.content(wire.encode(counted, np.dtype(task.precision))), reply_to=message)
+        return Message(upload.content(counted), reply_to=message)
 
     @app.evaluate()
     def evaluate(message: Message, context: Context) -> Message:
@@ -188,10 +196,13 @@ class Node:
         """Answer whether a process of this client is at work."""
         return Working(checkup.run, self.client, lock.is_locked(self._folder(checkup.run)))
 
-    def train(self, task: TaskHeader, arrays: Any) -> tuple[UploadHeader, Tree]:
-        """Do the client's update, and write its state to disk; return what the server is to count for it."""
+    def train(self, task: TaskHeader, arrays: Any) -> tuple[UploadHeader, ArrayRecord]:
+        """Do the client's update, and write its state to disk; return what the server is to count, or the way to it."""
         dtype = precisions.of(task.precision)
-        rules = self._rules(task)
+        rules: Any = self._rules(task)
+        compressor, encoded = getattr(rules, "upload", None), list[bytes]()
+        if compressor is not None:
+            rules = dataclasses.replace(rules, upload=compressed.recording(compressor, encoded))
         x0 = tree.cast(self.problem.init, dtype)
         message = self._read(arrays, x0, dtype, rules)
         folder = self._folder(task.run)
@@ -203,6 +214,7 @@ class Node:
             solution = self._solver(dtype)(0, sub, rng, task.round, task.probability)
             if inaccurate(solution):
                 warn_inaccurate(solution, self.client, task.round, self.local, rules)
+            solution = solution._replace(draw=upload_draw(task.seed, self.client, kept.number))
             state, _ = rules.finish(kept.state, message, sub, solution)
             number = kept.number + 1
             states.save(number, {"uid": task.uid, "number": number}, tensors.flatten(state))
@@ -218,7 +230,9 @@ class Node:
             steps=int(solution.steps),
             error=float(solution.error),
         )
-        return upload, rules.absolute_upload(state, solution.x)
+        if compressor is not None:
+            return upload, compressed.encode(encoded)
+        return upload, wire.encode(rules.absolute_upload(state, solution.x), dtype)
 
     def evaluate(self, task: TaskHeader, arrays: Any) -> Metrics:
         """Return the means over this client's samples at xbar."""
@@ -241,7 +255,11 @@ class Node:
         return self.root / "node" / run / f"client-{self.client}"
 
     def _read(self, arrays: Any, x0: Tree, dtype: np.dtype[Any], rules: Deployable) -> Tree:
-        template = rules.broadcast(rules.server(x0))
+        template = tree.cast(rules.broadcast(rules.server(x0)), dtype)
+        download = getattr(rules, "download", None)
+        if download is not None:
+            (message,) = compressed.decode(arrays, download, [template])
+            return message
         return wire.decode(arrays, template, dtype, sent_by_server=True)
 
     def _solver(self, dtype: np.dtype[Any]) -> CompiledClients | PlainClients:
@@ -267,11 +285,14 @@ class Node:
         fresh = rules.client(x0, message)
         if task.accepted == 0:
             return Kept(fresh, 0)
+        lost = Kept(rules.recover(message), task.accepted, rejoined=True)
         own = {number: record.arrays for number, record in states.undamaged() if record.header["uid"] == task.uid}
+        if getattr(rules, "upload", None) is not None:
+            state = tensors.restore(fresh, own[task.accepted]) if task.accepted in own else None
+            same = state is not None and identity.digest(rules.absolute_upload(state, x0)) == task.counted
+            return Kept(state, task.accepted) if same else lost
         number = task.accepted if task.accepted in own else max(own, default=0)
-        if number < task.accepted:
-            return Kept(rules.recover(message), task.accepted, rejoined=True)
-        return Kept(tensors.restore(fresh, own[number]), number)
+        return lost if number < task.accepted else Kept(tensors.restore(fresh, own[number]), number)
 
     def _rules(self, task: TaskHeader) -> Deployable:
         """Return the algorithm with this client's step sizes, if the task is for this node."""

@@ -8,7 +8,7 @@ from typing import Any
 from flwr.serverapp import Grid
 
 from feddr import tree
-from feddr.algorithms import Algorithm, Asynchronous, Deployable, step_sizes
+from feddr.algorithms import Algorithm, Asynchronous, Deployable, step_sizes, uploading
 from feddr.flower import agreement, census, identity, rounds, steps, stopping
 from feddr.flower.deployment import Deployment, Services
 from feddr.flower.federation import Federation
@@ -65,9 +65,7 @@ def check(federation: Federation, algorithm: Algorithm, sampling: Sampling, sett
             f"A deployment needs a method whose uploads can be absolute, {name} has no such rules; "
             "use FedDR or AsyncFedDR."
         )
-    upload = getattr(algorithm, "upload", None)
-    if upload is not None:
-        raise ValueError(f"A deployment sends every bit of an upload, got upload={upload}; leave it out, or simulate.")
+    uploading.check(algorithm)
     if not algorithm.composite and not isinstance(federation.regulariser, Zero):
         raise ValueError(f"{name} has no composite step, got g={federation.g}; use FedDR, or g=None.")
     if not algorithm.partial and not isinstance(sampling, Full):

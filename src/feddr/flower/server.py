@@ -57,8 +57,8 @@ def server_app(
     max_distance
         The largest distance of an upload from the broadcast that it was computed from; others are refused.
     broadcast
-        ``"auto"`` leaves out the zeros of a sparse xbar where this saves bytes, ``"float16"`` rounds it, too;
-        ``"dense"`` is for Flower mods that read arrays.
+        ``"auto"`` leaves out the zeros of a sparse xbar where this saves bytes; ``"dense"`` is for Flower mods that
+        read arrays. An algorithm's ``download`` takes its place where clients train.
     ttl
         Seconds that a task may take before it is sent again.
     patience

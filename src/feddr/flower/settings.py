@@ -47,7 +47,8 @@ class Settings:
             scalars.count(self, name, least)
         precisions.of(self.precision)
         if self.broadcast not in wire.FORMS:
-            raise ValueError(f"broadcast must be one of {', '.join(wire.FORMS)}, got {self.broadcast!r}.")
+            remedy = '; FedDR(download=feddr.compress.Rounded("float16")) rounds' if self.broadcast == "float16" else ""
+            raise ValueError(f"broadcast must be one of {', '.join(wire.FORMS)}, got {self.broadcast!r}{remedy}.")
         for name in ("deadline", "max_distance", "ttl", "patience"):
             value = getattr(self, name)
             if value is not None and not 0 < value < float("inf"):

@@ -3,8 +3,11 @@
 import math
 from typing import Any
 
+from flwr.app import ArrayRecord
+
 from feddr import tree
-from feddr.flower import messages, wire
+from feddr.flower import compressed, messages, wire
+from feddr.flower.ledger import Ledger
 from feddr.flower.mailbox import Sent
 from feddr.flower.messages import UploadHeader
 from feddr.flower.refused import Refused
@@ -14,14 +17,14 @@ from feddr.tree import Tree
 MOST = 2**53
 
 
-def read(content: Any, sent: Sent, uid: str, settings: Settings, template: Tree) -> tuple[UploadHeader, Tree]:
-    """Return an upload and the value that it carries, if it is the answer to what was sent; Refused otherwise.
+def read(content: Any, sent: Sent, ledger: Ledger, settings: Settings) -> tuple[UploadHeader, Tree]:
+    """Return an upload and the value that is to be counted, if it is the answer to what was sent; Refused otherwise.
 
     What was sent says which client must answer, from which version, and with which ticket, so that an upload can stand
     for one task only, and for one time.
     """
     upload = UploadHeader.read(content)
-    if (upload.run, upload.uid) != (settings.name, uid):
+    if (upload.run, upload.uid) != (settings.name, ledger.uid):
         raise Refused("foreign", f"it belongs to the run {upload.run[:64]!r} {upload.uid[:16]!r}")
     if upload.client != sent.client:
         raise Refused("foreign", f"client {sent.client} was asked, client {upload.client} has answered")
@@ -35,9 +38,29 @@ def read(content: Any, sent: Sent, uid: str, settings: Settings, template: Tree)
         )
     if not (0 < upload.number < MOST and 0 <= upload.steps < MOST and (math.isnan(upload.error) or upload.error >= 0)):
         raise Refused("malformed", "numbers of updates and steps, and errors, are not negative, and not absurd")
-    value = wire.decode(messages.arrays(content), template, settings.dtype)
+    arrays = messages.arrays(content)
+    if ledger.compresses:
+        value = _counted(arrays, upload, sent, ledger)
+    else:
+        value = wire.decode(arrays, ledger.initial, settings.dtype)
     if settings.max_distance is not None:
         distance = tree.norm(tree.increment(value, sent.message))
         if not distance <= settings.max_distance:
             raise Refused("too-far", f"it is {distance:.4g} from the broadcast, allowed is {settings.max_distance:g}")
     return upload, value
+
+
+def _counted(arrays: ArrayRecord, upload: UploadHeader, sent: Sent, ledger: Ledger) -> Tree:
+    """Return the value to which a compressed upload leads from what the ledger has for its client."""
+    rules: Any = ledger.algorithm
+    number = ledger.number(sent.client)
+    if upload.number != number + 1:
+        raise Refused("stale", f"it is the way from update {upload.number - 1}, counted is update {number}")
+    changes = compressed.decode(arrays, rules.upload, rules.parts(ledger.initial))
+    if upload.rejoined:
+        before = rules.absolute_upload(rules.recover(sent.message), ledger.x0)
+    else:
+        before = ledger.value(sent.client)
+    value = rules.counted(changes, before, sent.message)
+    wire.check_range(value)
+    return value

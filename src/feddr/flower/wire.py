@@ -14,6 +14,8 @@ from flwr.app import Array, ArrayRecord, RecordDict
 from numpy.typing import NDArray
 
 from feddr import tree
+from feddr.compress import Compressor
+from feddr.flower import compressed
 from feddr.flower.refused import Refused
 from feddr.storage import tensors
 from feddr.tree import Tree
@@ -25,7 +27,7 @@ HEADER = 1024
 LARGEST = 1e150
 """No number on the wire is larger, so that sums and squares of them stay finite."""
 
-FORMS = ("auto", "dense", "float16")
+FORMS = ("auto", "dense")
 
 
 class Broadcast(NamedTuple):
@@ -36,24 +38,20 @@ class Broadcast(NamedTuple):
     form: str
 
 
-def broadcast(message: Tree, dtype: np.dtype[Any], form: str) -> Broadcast:
-    """Encode a message once for all clients.
+def broadcast(message: Tree, dtype: np.dtype[Any], form: str, download: Compressor | None = None) -> Broadcast:
+    """Encode a message once for all clients, compressed by the algorithm's ``download`` if it has one.
 
-    ``"float16"`` halves the bytes of float32 and rounds; a message that does not fit travels in full. Every form but
-    ``"dense"`` leaves out zeros where this saves bytes.
+    Else every bit travels; every form but ``"dense"`` leaves out zeros where this saves bytes.
     """
     message = tree.cast(message, dtype)
-    arrays = tensors.flatten(message)
-    if form == "float16":
-        with np.errstate(over="ignore"):
-            short = {name: array.astype(np.float16) for name, array in arrays.items()}
-        if all(np.all(np.isfinite(array)) for array in short.values()):
-            arrays = short
-            message = tree.cast(tree.cast(message, np.float16), dtype)
-    encoded = {name: _dense(array) if form == "dense" else _smallest(array) for name, array in arrays.items()}
-    words = {"sparse"} if any(array.stype != DENSE for array in encoded.values()) else set()
-    words |= {"float16"} if any(array.dtype == "float16" for array in encoded.values()) else set()
-    return Broadcast(ArrayRecord(encoded), message, " ".join(sorted(words)) or "dense")
+    if download is not None:
+        encoded = download.encode(message)
+        return Broadcast(compressed.encode([encoded]), download.decode(encoded, message), repr(download))
+    arrays = {
+        name: _dense(array) if form == "dense" else _smallest(array) for name, array in tensors.flatten(message).items()
+    }
+    sparse = any(array.stype != DENSE for array in arrays.values())
+    return Broadcast(ArrayRecord(arrays), message, "sparse" if sparse else "dense")
 
 
 def encode(a: Tree, dtype: np.dtype[Any]) -> ArrayRecord:
@@ -72,7 +70,7 @@ def decode(record: ArrayRecord, template: Tree, dtype: np.dtype[Any], *, sent_by
     dtype
         What the numbers must be.
     sent_by_server
-        Whether float16 and sparse arrays are allowed.
+        Whether sparse arrays are allowed.
 
     Raises
     ------
@@ -88,6 +86,12 @@ def decode(record: ArrayRecord, template: Tree, dtype: np.dtype[Any], *, sent_by
     }
     leaves = iter(arrays.values())
     return tree.map(lambda _: next(leaves), template)
+
+
+def check_range(a: Tree) -> None:
+    """Refuse a tree that holds a NaN, an infinity, or an absurd number."""
+    for name, leaf in tree.named(a).items():
+        _check_range(name, leaf)
 
 
 def size(content: RecordDict) -> int:
@@ -129,13 +133,11 @@ def _smallest(array: NDArray[Any]) -> Array:
 def _decode(
     name: str, array: Array, shape: tuple[int, ...], dtype: np.dtype[Any], sent_by_server: bool
 ) -> NDArray[Any]:
-    types = (str(dtype), "float16") if sent_by_server else (str(dtype),)
-    if array.dtype not in types:
-        raise Refused("wrong-type", f"{name} must be {' or '.join(types)}, got {array.dtype[:40]!r}")
-    number = np.dtype(array.dtype)
+    if array.dtype != str(dtype):
+        raise Refused("wrong-type", f"{name} must be {dtype}, got {array.dtype[:40]!r}")
     count = math.prod(shape)
-    announced = math.prod(array.shape) * number.itemsize
-    most = count * number.itemsize + HEADER
+    announced = math.prod(array.shape) * dtype.itemsize
+    most = count * dtype.itemsize + HEADER
     if announced > most or len(array.data) > most:
         raise Refused(
             "oversized", f"{name} must take at most {most} bytes, {announced} announced and {len(array.data)} sent"
@@ -143,14 +145,18 @@ def _decode(
     if tuple(array.shape) != shape:
         raise Refused("misshapen", f"{name} must have shape {shape}, got {tuple(array.shape)[:20]}")
     if array.stype == DENSE:
-        values = _read_dense(name, array.data, shape, number)
+        values = _read_dense(name, array.data, shape, dtype)
     elif sent_by_server and array.stype in (BITS, INDEX):
-        values = _read_sparse(name, array, count, number)
+        values = _read_sparse(name, array, count, dtype)
     else:
         raise Refused("malformed", f"{name} must be encoded as {DENSE}, got {array.stype[:40]!r}")
+    _check_range(name, values)
+    return values.astype(dtype)  # a copy that can be written to
+
+
+def _check_range(name: str, values: NDArray[Any]) -> None:
     if not float(np.abs(values).max(initial=0.0)) <= LARGEST:
         raise Refused("not-finite", f"{name} holds a NaN, an infinity, or a number beyond {LARGEST:g}")
-    return values.astype(dtype)
 
 
 def _read_dense(name: str, data: bytes, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:

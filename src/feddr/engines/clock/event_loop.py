@@ -24,7 +24,6 @@ from feddr.engines.shared.state import Callback, Progress, notify
 from feddr.engines.shared.stopper import Stopper
 from feddr.history import Row
 from feddr.theory import asynchronous
-from feddr.tree import Tree
 
 
 class ClockWarning(UserWarning):
@@ -75,7 +74,6 @@ class EventLoop:
         self.version = 0
         self.buffer: list[WeightedUpload] = []
         self.waiting: list[Running] = []
-        self.message: Tree | None = None
         self.tau = 0
         self.since: list[int] = []
         self.heard = [0] * n
@@ -138,11 +136,10 @@ class EventLoop:
         begun = self.schedule.begin(self.version) if self.version < self.updates else []
         if not begun:
             return
-        if self.message is None:
-            self.message = self.run.message()
-        self.run.count_down(self.message, len(begun))
+        message = self.run.message()
+        self.run.count_down(message, len(begun))
         for job in begun:
-            job.message = self.message
+            job.message = message.content
             if self.eager:
                 self._compute([job])
             elif not job.lost:
@@ -178,7 +175,7 @@ class EventLoop:
 
     def _aggregate(self) -> bool:
         self.run.aggregate(weighted_sum(self.buffer), self.version + 1)
-        self.buffer, self.message = [], None
+        self.buffer = []
         self.version += 1
         self.schedule.record.made(self.version, self.schedule.time)
         return self._report()
@@ -205,7 +202,7 @@ class EventLoop:
         rounds = round_clock.RoundClock(run, self.clock)
         message = run.message()
         run.count_down(message, n)
-        tasks = [ClientTask(0, int(i), message) for i in rounds.round(0, np.arange(n))]
+        tasks = [ClientTask(0, int(i), message.content) for i in rounds.round(0, np.arange(n))]
         rounds.skipped(run.round(0, tasks))
         self.schedule.record.events = rounds.record.events
         self.schedule.resume(rounds.time, rounds.numbers, rounds.free)
@@ -261,7 +258,7 @@ class EventLoop:
         self.schedule.load_state_dict(encoding.strip_prefix("schedule", arrays))
         self.version, self.tau = arrays["counts"].tolist()
         self.since, self.heard, self.absences = (arrays[name].tolist() for name in ("since", "heard", "absences"))
-        message, upload = self.run.message(), round_clock.placeholder_upload(self.run)
+        message, upload = self.run.message().content, round_clock.placeholder_upload(self.run)
         versions = arrays["versions"].tolist()
         messages = {version: encoding.unflatten(f"message.{version}", message, arrays) for version in versions}
         for job in self.schedule.jobs.values():

@@ -11,7 +11,7 @@ from feddr.checkpoint import encoding
 from feddr.delays import Job, Timing
 from feddr.engines.clock import events
 from feddr.engines.clock.settings import Clock
-from feddr.engines.shared.aggregation import upload_bytes, wire_bytes
+from feddr.engines.shared.aggregation import upload_bytes
 from feddr.engines.shared.run import Run
 from feddr.local import Solution
 from feddr.tree import Tree
@@ -22,7 +22,7 @@ WORK = ("receiving", "computing", "sending")
 
 def placeholder_upload(run: Run) -> Tree:
     """Return an upload as clients send them, in shape and type; the rules are pure, so the call changes nothing."""
-    message = run.message()
+    message = run.message().content
     rules = run.roles.client(0)
     c = rules.client(run.x0, message)
     sub = rules.subproblem(c, message)
@@ -33,13 +33,12 @@ def placeholder_upload(run: Run) -> Tree:
 
 
 def jobs(run: Run) -> Callable[[int, int], Job]:
-    """Return the function from (client, number of its job) to the job."""
-    message, upload = run.message(), placeholder_upload(run)
-    down, up = wire_bytes(message, run.dtype), upload_bytes(run.algorithm, upload, run.dtype)
+    """Return the function from (client, number of its job) to the job, if it begins now."""
+    up = upload_bytes(run.algorithm, placeholder_upload(run), run.dtype)
     seed, steps = run.options.seed, [run.local.num_steps(int(size)) for size in run.problem.data.sizes]
 
     def describe(client: int, number: int) -> Job:
-        return Job(seed, client, number, steps[client], down, up)
+        return Job(seed, client, number, steps[client], run.message().num_bytes, up)
 
     return describe
 

@@ -18,7 +18,7 @@ _CHOICE, _TIE = 0, 7  # no tags of ``feddr.delays``
 
 @dataclass(slots=True)
 class Running:
-    """A job in flight: the version of xbar that it read, its message and its update."""
+    """A job in flight: the version of xbar that it read, its bytes, its message and its update."""
 
     client: int
     number: int
@@ -26,6 +26,7 @@ class Running:
     end: float
     timing: Timing
     read: int
+    down: int
     message: Any = None
     update: Any = None
 
@@ -118,14 +119,15 @@ class Schedule:
         while self.room and self.idle:
             client = self._choose()
             number = self.numbers[client]
-            timing = self.delays.apply(self.describe(client, number), Timing())
+            described = self.describe(client, number)
+            timing = self.delays.apply(described, Timing())
             if timing.online is not None:
                 there, _ = timing.online(self.time)
                 if there > self.time:
                     self._wait(client, there)
                     continue
             self.record.gap(client, self.free[client], self.time, timing.online)
-            job = Running(client, number, self.time, events.work(self.time, timing), timing, version)
+            job = Running(client, number, self.time, events.work(self.time, timing), timing, version, described.down)
             self.numbers[client] += 1
             self.room -= 1
             self.jobs[client] = job
@@ -164,6 +166,7 @@ class Schedule:
             "heap_times": np.array([time for time, _, _ in self.heap], np.float64),
             "heap_clients": np.array([client for _, _, client in self.heap], np.int64),
             "jobs": np.array([(job.client, job.number, job.read) for job in jobs], np.int64).reshape(-1, 3),
+            "job_down": np.array([job.down for job in jobs], np.int64),
             "job_times": np.array([(job.start, job.end) for job in jobs], np.float64).reshape(-1, 2),
         }
 
@@ -176,9 +179,14 @@ class Schedule:
         self.heap = list(map(self.turn, arrays["heap_times"].tolist(), arrays["heap_clients"].tolist()))
         heapq.heapify(self.heap)
         self.jobs = {}
-        for (i, number, read), (start, end) in zip(arrays["jobs"].tolist(), arrays["job_times"].tolist(), strict=True):
-            timing = self.delays.apply(self.describe(i, number), Timing())
-            self.jobs[i] = Running(i, number, start, end, timing, read)
+        jobs, times = arrays["jobs"].tolist(), arrays["job_times"].tolist()
+        # Not there in checkpoints of version 0.3, in which all messages have the length of the one now.
+        sizes = arrays["job_down"].tolist() if "job_down" in arrays else [None] * len(jobs)
+        for (i, number, read), (start, end), down in zip(jobs, times, sizes, strict=True):
+            described = self.describe(i, number)
+            described = described if down is None else described._replace(down=down)
+            timing = self.delays.apply(described, Timing())
+            self.jobs[i] = Running(i, number, start, end, timing, read, described.down)
 
     def _choose(self) -> int:
         last = len(self.idle) - 1

@@ -70,6 +70,22 @@ def _weighted_sum(factors: NDArray[np.float64], leaves: Sequence[Any]) -> NDArra
     return np.add.reduce(stacked, axis=0)
 
 
+class ServerMessage(NamedTuple):
+    """A broadcast as the clients read it, and the bytes that each of them receives."""
+
+    content: Tree
+    num_bytes: int
+
+
+def server_message(algorithm: Any, server: Any, dtype: Any) -> ServerMessage:
+    """Return what a server in this state broadcasts in a run with numbers of this type, rounded by ``download``."""
+    message = tree.cast(algorithm.broadcast(server), dtype)
+    download = getattr(algorithm, "download", None)
+    if download is None:
+        return ServerMessage(message, wire_bytes(message, dtype))
+    return ServerMessage(download.compress(message), download.num_bytes(message))
+
+
 def wire_bytes(message: Tree, dtype: Any) -> int:
     """Return the bytes of a message whose numbers travel as dtype."""
     return tree.size(message) * int(np.dtype(dtype).itemsize)

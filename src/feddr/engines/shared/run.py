@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -9,7 +10,14 @@ from feddr import tree
 from feddr.algorithms import Algorithm, Roles, Uploads
 from feddr.checkpoint import encoding
 from feddr.engines.shared import diagnosis
-from feddr.engines.shared.aggregation import WeightedUpload, finite, upload_bytes, weighted_sum, wire_bytes
+from feddr.engines.shared.aggregation import (
+    ServerMessage,
+    WeightedUpload,
+    finite,
+    server_message,
+    upload_bytes,
+    weighted_sum,
+)
 from feddr.engines.shared.client_store import ClientStore
 from feddr.engines.shared.compiled_clients import CompiledClients
 from feddr.engines.shared.errors import DivergedError, inaccurate, shorter, warn_inaccurate
@@ -23,7 +31,6 @@ from feddr.history import History, Row
 from feddr.local import LocalSolver
 from feddr.problem import Problem
 from feddr.prox.compiled import compiled_prox
-from feddr.tree import Tree
 from feddr.xla.thread_pool import ThreadPool
 
 PATIENCE = 1000
@@ -64,15 +71,18 @@ class Run:
         self.executor = ClientExecutor(self.roles, self.clients, self.state, self.x0, probabilities, options.seed, pool)
         self.accurate = True
         self._upload_bytes = 0
+        self._message: tuple[Any, ServerMessage] | None = None
 
     @property
     def history(self) -> History:
         """The rows so far."""
         return self.recorder.history
 
-    def message(self) -> Tree:
-        """Return what the server broadcasts now."""
-        return tree.cast(self.algorithm.broadcast(self.state.server), self.dtype)
+    def message(self) -> ServerMessage:
+        """Return what the server broadcasts now; it is made once for each of its states."""
+        if self._message is None or self._message[0] is not self.state.server:
+            self._message = self.state.server, server_message(self.algorithm, self.state.server, self.dtype)
+        return self._message[1]
 
     def round(self, k: int, tasks: Sequence[ClientTask], upcoming: Callable[[], Iterable[int]] = tuple) -> set[int]:
         """Let clients compute side by side, and then the server; where that fails, nothing has changed.
@@ -149,9 +159,9 @@ class Run:
                 task.round,
             )
 
-    def count_down(self, message: Tree, clients: int) -> None:
+    def count_down(self, message: ServerMessage, clients: int) -> None:
         """Count the bytes of a message that was broadcast to so many clients."""
-        self.state.bytes_down += clients * wire_bytes(message, self.dtype)
+        self.state.bytes_down += clients * message.num_bytes
 
     def _count_up(self, update: ClientUpdate) -> None:
         self._upload_bytes = self._upload_bytes or upload_bytes(
@@ -194,4 +204,4 @@ class Run:
 
     def load_clients(self, segments: Iterable[encoding.Arrays]) -> None:
         """Load the clients' states."""
-        encoding.fill(self.state.clients, self.algorithm.client(self.x0, self.message()), segments)
+        encoding.fill(self.state.clients, self.algorithm.client(self.x0, self.message().content), segments)

@@ -12,7 +12,8 @@ from .task import LOCAL, problem
 def algorithm(context: Context) -> feddr.FedDR | feddr.AsyncFedDR:
     eta, alpha = float(context.run_config["eta"]), float(context.run_config["alpha"])
     method = feddr.AsyncFedDR if context.run_config["mode"] == "async" else feddr.FedDR
-    return method(eta, alpha, "lazy", mean="all")
+    bits = int(context.run_config["bits"])
+    return method(eta, alpha, "lazy", mean="all", upload=feddr.compress.Quantised(bits) if bits else None)
 
 
 def federation(context: Context) -> flower.Federation:

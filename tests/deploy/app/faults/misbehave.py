@@ -54,16 +54,16 @@ def _spoil(fault: str, content: RecordDict) -> RecordDict:
     fields: dict[str, Any] = dict(content["feddr"])
     arrays: dict[str, Array] = dict(content.array_records["arrays"])
     name, array = next(iter(arrays.items()))
-    values = array.numpy()
     small = array.data
     spoilt = {
-        "nan": lambda: Array(np.full_like(values, np.nan)),
-        "infinity": lambda: Array(np.full_like(values, np.inf)),
-        "shape": lambda: Array(np.zeros((*values.shape, 2))),
-        "type": lambda: Array(values.astype(np.float32)),
+        "nan": lambda: Array(np.full_like(array.numpy(), np.nan)),
+        "infinity": lambda: Array(np.full_like(array.numpy(), np.inf)),
+        "shape": lambda: Array(np.zeros((*array.shape, 2))),
+        "type": lambda: Array(array.numpy().astype(np.float32)),
         "announce": lambda: Array("float64", (GIGABYTES_10 // 8,), "numpy.ndarray", small),
-        "header": lambda: Array("float64", values.shape, "numpy.ndarray", _header(GIGABYTES_10 // 8)),
-        "garbage": lambda: Array("float64", values.shape, "numpy.ndarray", b"\x80\x04pickle?"),
+        "header": lambda: Array("float64", array.shape, "numpy.ndarray", _header(GIGABYTES_10 // 8)),
+        "garbage": lambda: Array("float64", array.shape, "numpy.ndarray", b"\x80\x04pickle?"),
+        "damage": lambda: Array(array.dtype, array.shape, array.stype, small[:-1] + bytes([small[-1] ^ 1])),
     }
     if fault in spoilt:
         arrays[name] = spoilt[fault]()
