@@ -79,7 +79,7 @@ def simulate(
         Who takes part in a round; everybody by default.
     init
         The start x^0 in place of that of the problem, such as ``result.params`` of an earlier run (a warm start). Only
-        the model is taken over: the states of clients are new. A run resumes only from checkpoints with its own start.
+        the model is taken over, clients begin anew; a checkpoint belongs to its start.
     seed
         Draws the active clients and the batches. The randomness of a client's k-th update depends on
         (seed, client, k) alone.
@@ -119,7 +119,7 @@ def simulate(
     verbose
         Whether to print how step sizes that are "auto" were chosen; the result's settings have it in any case.
     progress
-        Whether to show a progress bar during the run; None for one in notebooks and terminals only.
+        Whether to show a bar while the run goes on; None for one in notebooks and terminals only.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""Progress of a run: a line of text for a round, and a progress bar in terminals and notebooks."""
+"""How a run gets on, for people: words for a round, and a bar in terminals and notebooks."""
 
 import html
 import math
@@ -69,7 +69,7 @@ def _number(value: float) -> str:
 
 @contextmanager
 def shown(wanted: bool | None, label: str, rounds: int) -> "Iterator[list[Callback]]":
-    """Show a progress bar during a run, and yield the callbacks that move it: one, or none where nothing is shown.
+    """Show a bar while a run goes on, and give the callbacks that move it: one, or none where nothing is shown.
 
     Parameters
     ----------
