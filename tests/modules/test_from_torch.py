@@ -224,9 +224,18 @@ def test_shared_weights_stay_shared() -> None:
     np.testing.assert_allclose(model.apply(model.init(0), x), net(torch.tensor(x)).detach().numpy(), atol=1e-6)
 
 
-@pytest.mark.parametrize("dtype", [np.uint8, np.int64, bool])
+def pixels() -> Any:
+    return Made(lambda own, x: own.scores((x / 255).flatten(1)), scores=nn.Linear(6, 2))
+
+
+def test_bytes_are_refused_since_nobody_knows_whether_they_are_pixels() -> None:
+    with pytest.raises(ValueError, match=r"must not be bytes, which may be pixels or counts, got uint8.*; use x / 255"):
+        from_torch(pixels(), np.zeros((1, 2, 3), np.uint8))
+
+
+@pytest.mark.parametrize("dtype", [np.int16, np.int64, bool])
 def test_pixels_are_numbers_to_a_module(dtype: Any) -> None:
-    net = Made(lambda own, x: own.scores((x / 255).flatten(1)), scores=nn.Linear(6, 2))
+    net = pixels()
     images = RNG.integers(0, 2, (4, 2, 3)).astype(dtype)
     model = from_torch(net, images[:1])
     expected = model.apply(model.init(0), images.astype(np.float32))
