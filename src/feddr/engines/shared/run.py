@@ -18,6 +18,7 @@ from feddr.engines.shared.executor import ClientExecutor, ClientTask, ClientUpda
 from feddr.engines.shared.measured import MetricSet
 from feddr.engines.shared.options import EngineOptions
 from feddr.engines.shared.recorder import Recorder
+from feddr.engines.shared.shards import shard_of
 from feddr.engines.shared.state import RunState
 from feddr.history import History, Row
 from feddr.local import LocalSolver
@@ -80,6 +81,7 @@ class Run:
         ``upcoming`` returns the clients of the next round, as far as they are known. Returns the clients that were
         skipped.
         """
+        tasks = sorted(tasks, key=lambda task: task.client)
         accepted: list[tuple[ClientTask, ClientUpdate]] = []
         skipped: list[tuple[ClientTask, ClientUpdate]] = []
 
@@ -119,7 +121,8 @@ class Run:
     def weighted(self, i: int, update: ClientUpdate, factor: float = 1.0) -> WeightedUpload:
         """Return the upload of client i with its weights, as the server sums it up."""
         weight, share = float(self.roles.mean_weights[i]), float(self.roles.weights[i])
-        return WeightedUpload(weight, share, i not in self.state.updates, update.upload, factor)
+        shard = shard_of(i, len(self.roles.weights))
+        return WeightedUpload(shard, weight, share, i not in self.state.updates, update.upload, factor)
 
     def commit(self, i: int, update: ClientUpdate, k: int) -> None:
         """Store the new state of client i in round k; warn once of a prox that misses its stopping rule."""
