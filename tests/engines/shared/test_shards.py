@@ -21,6 +21,6 @@ def test_a_cover_is_disjoint_and_as_small_as_nodes_allow() -> None:
         nodes = cover(start, stop)
         assert [shard for node in nodes for shard in range(node.start, node.stop)] == list(range(start, stop))
         mergeable = [
-            a.level == b.level and a.index + 1 == b.index and a.index % 2 == 0 for a, b in itertools.pairwise(nodes)
+            a.level == b.level and a.number + 1 == b.number and a.number % 2 == 0 for a, b in itertools.pairwise(nodes)
         ]
         assert not any(mergeable)

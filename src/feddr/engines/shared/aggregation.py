@@ -4,7 +4,6 @@ import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-import jax
 import numpy as np
 
 from feddr import tree
@@ -58,12 +57,8 @@ def weighted_sum(uploads: Iterable[WeightedUpload]) -> Uploads:
 
 def summed(total: Vector, template: Tree) -> Uploads:
     """Return the sum of all shards as the server takes it in; uploads are trees like the template."""
-    leaves, structure = jax.tree.flatten(template)
-    ends = np.cumsum([np.size(leaf) for leaf in leaves])
-    pieces = np.split(total[:-COUNTED], ends[:-1])
-    found = [piece.reshape(np.shape(leaf)) for piece, leaf in zip(pieces, leaves, strict=True)]
     weight, joined, joined_share, discounted = total[-COUNTED:].tolist()
-    return Uploads(jax.tree.unflatten(structure, found), weight, joined, joined_share, discounted / weight)
+    return Uploads(tree.unravel(total[:-COUNTED], template), weight, joined, joined_share, discounted / weight)
 
 
 def shard_sums(uploads: Iterable[WeightedUpload]) -> Iterator[tuple[Node, Vector]]:

@@ -19,7 +19,7 @@ Vector = NDArray[np.float64]
 
 
 class Node(NamedTuple):
-    """A node of the tree of shards: those from ``index << level`` up to ``(index + 1) << level``, without the last.
+    """A node of the tree of shards: those from ``number << level`` up to ``(number + 1) << level``, without the last.
 
     Examples
     --------
@@ -28,17 +28,17 @@ class Node(NamedTuple):
     """
 
     level: int
-    index: int
+    number: int
 
     @property
     def start(self) -> int:
         """The first shard."""
-        return self.index << self.level
+        return self.number << self.level
 
     @property
     def stop(self) -> int:
         """The shard after the last."""
-        return (self.index + 1) << self.level
+        return (self.number + 1) << self.level
 
 
 ROOT = Node(LEVELS, 0)
@@ -73,7 +73,7 @@ def cover(start: int, stop: int) -> list[Node]:
     Examples
     --------
     >>> cover(0, 32)
-    [Node(level=5, index=0)]
+    [Node(level=5, number=0)]
     >>> [(node.start, node.stop) for node in cover(13, 26)]
     [(13, 14), (14, 16), (16, 24), (24, 26)]
     """
@@ -110,8 +110,8 @@ def fold(nodes: Iterable[Node], sums: Iterable[tuple[Node, Vector]]) -> Iterator
             totals.append(np.add(left, right, out=left if left.flags.writeable else None))
             starts.pop()
 
-    for (level, index), vector in sums:
-        start = index << level
+    for (level, number), vector in sums:
+        start = number << level
         if starts and start <= starts[-1]:
             raise ValueError(f"Sums must come in the order of shards, got {start} after {starts[-1]}; sort them.")
         while start >= node.stop:
