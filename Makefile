@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help run test lint types tests test-slow test-deploy fault-table test-reliability test-repeat test-modules test-install fuzz bench reproduce docs format clean
+.PHONY: help run test lint types tests test-slow test-deploy test-cluster fault-table test-reliability test-repeat test-modules test-install fuzz bench reproduce docs format clean
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -40,6 +40,10 @@ test-deploy: .venv/ready  ## kills, restarts, intruders: real SuperLinks and Sup
 	@FEDDR_COMPILATION_CACHE="$(CURDIR)/.pytest_cache/compiled" FEDDR_FAULTS="$(CURDIR)/.pytest_cache/faults" \
 	  $(BIN)/python -m pytest tests/deploy -m deploy -n 3 --dist loadgroup
 	@$(BIN)/python -m tests.deploy.faults .pytest_cache/faults
+
+test-cluster: .venv/ready  ## workers of Ray on two nodes, killed and lost, about three minutes
+	@JAX_DISABLE_MOST_OPTIMIZATIONS=1 FEDDR_COMPILATION_CACHE="$(CURDIR)/.pytest_cache/compiled" \
+	  $(BIN)/python -m pytest tests/engines/workers -m cluster -n 0
 
 fault-table: .venv/ready  ## put the faults that the last test-deploy has seen into docs/DEPLOYMENT.md
 	@$(BIN)/python -m tests.deploy.faults .pytest_cache/faults --write

@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from feddr.early_stopping import StopWhen
     from feddr.engines.asynchronous import simulate_async
     from feddr.engines.clock.settings import Clock
+    from feddr.engines.cluster import simulate_cluster
     from feddr.engines.reference import reference
     from feddr.engines.result import Result
     from feddr.engines.shared.errors import DivergedError
@@ -76,6 +77,7 @@ _HOMES = {
     "feddr.data": ("FederatedData",),
     "feddr.early_stopping": ("StopWhen",),
     "feddr.engines.asynchronous": ("simulate_async",),
+    "feddr.engines.cluster": ("simulate_cluster",),
     "feddr.engines.clock.settings": ("Clock",),
     "feddr.engines.reference": ("reference",),
     "feddr.engines.result": ("Result",),
@@ -141,6 +143,7 @@ __all__ = [
     "sampling",
     "simulate",
     "simulate_async",
+    "simulate_cluster",
     "testing",
     "theory",
 ]

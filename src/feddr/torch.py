@@ -165,11 +165,11 @@ class TorchProblem:
     def batch_gradient(self, x: Tree, batch: Samples) -> Tree:
         """Return the gradient at x of the mean loss over a batch."""
         size = len(next(iter(batch.values())))
-        return self._weighted(x, batch, np.full(size, 1.0 / size))[1]
+        return self.weighted(x, batch, np.full(size, 1.0 / size))[1]
 
     def f(self, x: Tree) -> float:
         """Return f(x) = sum_i w_i f_i(x)."""
-        return self._weighted(x, self.data.train.samples, self._sample_weights, gradient=False)[0]
+        return self.weighted(x, self.data.train.samples, self.sample_weights, gradient=False)[0]
 
     def F(self, x: Tree) -> float:
         """Return F(x) = f(x) + g(x)."""
@@ -179,7 +179,7 @@ class TorchProblem:
 
     def gradient(self, x: Tree) -> Tree:
         """Return the gradient of f at x."""
-        return self._weighted(x, self.data.train.samples, self._sample_weights)[1]
+        return self.weighted(x, self.data.train.samples, self.sample_weights)[1]
 
     def gradient_mapping(self, x: Tree, eta: float = 1.0) -> Tree:
         """Return G_eta(x) = (x - prox_{eta g}(x - eta grad f(x))) / eta."""
@@ -215,10 +215,11 @@ class TorchProblem:
         return next(self._own.parameters()).device
 
     @cached_property
-    def _sample_weights(self) -> NDArray[np.float64]:
+    def sample_weights(self) -> NDArray[np.float64]:
+        """The weight w_i / n_i of each training sample in memory."""
         return sample_weights(self.client_weights, self.data)
 
-    def _weighted(
+    def weighted(
         self, x: Tree, samples: Samples, weights: NDArray[np.float64], gradient: bool = True
     ) -> tuple[float, Tree]:
         """Return the weighted sum of the losses and, if wanted, its gradient, a chunk of samples at a time."""

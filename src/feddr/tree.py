@@ -65,6 +65,13 @@ def size(a: Tree) -> int:
     return sum(int(np.size(x)) for x in leaves(a))
 
 
+def unravel(vector: Any, like: Tree) -> Tree:
+    """Return a vector of all entries as a tree like another one."""
+    found, structure = jax.tree.flatten(like)
+    pieces = np.split(vector, np.cumsum([np.size(x) for x in found])[:-1])
+    return jax.tree.unflatten(structure, [a.reshape(np.shape(x)) for a, x in zip(pieces, found, strict=True)])
+
+
 def named(a: Tree) -> dict[str, Any]:
     """Return the leaves by name, such as ``layer0.weight``; a single array is called ``x``."""
     paths, _ = jax.tree_util.tree_flatten_with_path(a)

@@ -8,7 +8,7 @@ import pytest
 from sklearn import metrics as sklearn
 
 import feddr
-from feddr.engines.shared import evaluation
+from feddr.engines.shared import evaluation, pieces
 from feddr.metrics import Metric
 from feddr.runs.folder import read_history
 
@@ -54,7 +54,7 @@ def scores(result: feddr.Result, part: Any) -> Any:
 
 
 def test_metrics_are_those_of_the_whole_part(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(evaluation, "CHUNK", 4)  # so that there are several, and the last is not full
+    monkeypatch.setattr(pieces, "CHUNK", 4)  # so that there are several, and the last is not full
     result = run(metrics=[*NAMES, spread])
     found, data = result.history.last.metrics, result.problem.data
     assert data.test is not None

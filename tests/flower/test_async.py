@@ -133,7 +133,7 @@ def test_an_asynchronous_run_is_the_rules_in_the_order_of_arrival(tmp_path: Path
         sub = algorithm.subproblem(c, models[read])
         solution = solver(0, sub, client_rng(0, i, order[:k].count(i)), read + 1, 1.0)
         clients[i], upload = algorithm.finish(c, models[read], sub, solution)
-        server = algorithm.aggregate(server, weighted_sum([WeightedUpload(1 / 3, 1 / 3, False, upload)]), prox)
+        server = algorithm.aggregate(server, weighted_sum([WeightedUpload(0, 1 / 3, 1 / 3, False, upload)]), prox)
         models.append(server.xbar)
     np.testing.assert_array_equal(xbar_of(tmp_path)["xbar"], server.xbar)
 

@@ -12,6 +12,7 @@ from feddr.algorithms import Algorithm, Roles
 from feddr.compress import Quantised, TopK
 from feddr.engines.shared.aggregation import WeightedUpload, weighted_sum
 from feddr.engines.shared.randomness import client_rng, sampling_rng, upload_draw
+from feddr.engines.shared.shards import shard_of
 from feddr.flower import rounds
 from tests.flower.quadratic_clients import CLIENTS, WEIGHTS, quadratic_problem, solve
 from tests.flower.state_machine import SEED, FaultyDeployment
@@ -35,7 +36,7 @@ def undisturbed(algorithm: Algorithm, sampling: feddr.sampling.Sampling, rounds:
             solution = solve(i, sub, client_rng(SEED, i, updates[i]))
             solution = solution._replace(draw=upload_draw(SEED, i, updates[i]))
             clients[i], upload = rules.finish(c, xbar, sub, solution)
-            uploads.append(WeightedUpload(roles.mean_weights[i], WEIGHTS[i], new, upload))
+            uploads.append(WeightedUpload(shard_of(i, len(WEIGHTS)), roles.mean_weights[i], WEIGHTS[i], new, upload))
             updates[i] += 1
         server = roles.server.aggregate(server, weighted_sum(uploads), lambda x, _: x)
     return server.xbar

@@ -12,7 +12,7 @@ import pytest
 import feddr
 from feddr import certify, delays, sampling, tree
 from feddr.checkpoint import Checkpoints
-from feddr.engines.shared import run as run_module
+from feddr.engines.shared import server as run_module
 from feddr.engines.shared.errors import DivergenceWarning
 from tests.checkpoint.small_runs import ROUGH, SGD, digest, go, squares
 from tests.conftest import make_regression

@@ -17,7 +17,7 @@ from feddr.engines.shared.errors import DivergedError
 from feddr.storage.lock import Lock
 
 if TYPE_CHECKING:
-    from feddr.engines.shared.run import Run
+    from feddr.engines.shared.server import ServerRun
 
 EVERY = "60s"
 """How often a run is saved unless it says otherwise."""
@@ -86,7 +86,11 @@ class CheckpointManager:
     """
 
     def __init__(
-        self, checkpoint: Checkpoint | None, run: "Run", parts: Mapping[str, Stateful], identity: Mapping[str, Any]
+        self,
+        checkpoint: Checkpoint | None,
+        run: "ServerRun",
+        parts: Mapping[str, Stateful],
+        identity: Mapping[str, Any],
     ) -> None:
         self.rounds, self.seconds = interval(EVERY if checkpoint is None else checkpoint.every)
         self.checkpoints = None if checkpoint is None else Checkpoints(Path(checkpoint.folder))

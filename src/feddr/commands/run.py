@@ -50,6 +50,14 @@ Board = Annotated[
 ]
 Flow = Annotated[str | None, typer.Option(metavar="URI", help="Log the metrics to MLflow, too, a run for each method.")]
 
+Cluster = Annotated[
+    str | None,
+    typer.Option("--ray", metavar="ADDRESS", help="Compute clients on this Ray cluster; local starts one here."),
+]
+Workers = Annotated[
+    int | None, typer.Option(metavar="N", min=1, help="With --ray: workers, instead of one for each machine.")
+]
+
 RUN, COMPARE = "run", "compare"
 HELP = {
     RUN: "Run the one algorithm of CONFIG, an experiment in TOML, or resume a run that was interrupted.",
@@ -71,6 +79,8 @@ def run(
     tensorboard: Board = None,
     mlflow: Flow = None,
     seeds: Seeds = None,
+    ray: Cluster = None,
+    workers: Workers = None,
 ) -> None:
     """Run the experiment of CONFIG, or resume one; ``feddr run`` and ``feddr compare`` both call this function."""
     compare = context.info_name == COMPARE
@@ -79,7 +89,10 @@ def run(
     if len(experiment.algorithms) > 1 and not compare:
         raise ConfigError(f"run takes one algorithm, {path} has {len(experiment.algorithms)}; use feddr compare.")
     trackers = TrackerTargets(tensorboard, mlflow).check()
-    options = RunOptions(compare, bool(sets), threads, quiet, checkpoint_every, trackers)
+    if workers is not None and ray is None:
+        raise ConfigError(f"--workers is for a run on Ray, got --workers {workers} without --ray; give --ray local.")
+    cluster = None if ray is None else configs.ClusterArguments(ray, workers)
+    options = RunOptions(compare, bool(sets), threads, quiet, checkpoint_every, trackers, cluster)
     if seeds is None:
         raise typer.Exit(_execute(experiment, out, resume, options))
     if config is None:
@@ -100,6 +113,7 @@ class RunOptions(NamedTuple):
     quiet: bool
     every: str
     trackers: TrackerTargets
+    cluster: configs.ClusterArguments | None = None
 
     @property
     def checkpoint_every(self) -> int | str:
@@ -166,7 +180,8 @@ def _run_all(
     view = progress.view([run.label for run in runs], config.rounds, console.messages(options.quiet))
     interrupts = Interrupts(view.stopping, folder.discard_if_empty, (signal.SIGINT, signal.SIGTERM))
     outcomes: list[Outcome] = []
-    with _keeping(outcomes, folder, options), view, interrupts, _comparing(outcomes, folder, options):
+    keeping = _keeping(outcomes, folder, options)
+    with _connected(options), keeping, view, interrupts, _comparing(outcomes, folder, options):
         for run in runs:
             before = folder.done.get(run.label)
             if before is not None and not (options.changed and before.diverged):
@@ -180,6 +195,18 @@ def _run_all(
                 if outcomes[-1].status != "interrupted":
                     folder.finish(outcomes[-1])
     return outcomes, len(outcomes) < len(runs) or outcomes[-1].status == "interrupted"
+
+
+@contextmanager
+def _connected(options: RunOptions) -> Iterator[None]:
+    """Stay connected to the Ray cluster, or keep the one that was started here, from the first method to the last."""
+    if options.cluster is None:
+        yield
+        return
+    from feddr.engines.workers.fleet import connected
+
+    with connected(options.cluster.address, (options.cluster.workers or 1) * (options.threads or 1)):
+        yield
 
 
 @contextmanager
@@ -272,6 +299,7 @@ def _play(
                 problem,
                 run,
                 threads=options.threads,
+                cluster=options.cluster,
                 callback=callback,
                 checkpoint=Checkpoint(folder.checkpoint(run.label), options.checkpoint_every, resume=True),
                 verbose=not options.quiet,

@@ -63,12 +63,13 @@ JAX is imported only when all that can be checked without it is right. The modul
     build         from a config to the problem, the algorithms and the call of an engine
 """
 
-from feddr.config.build import RunArguments, build, build_clock, length, perform
+from feddr.config.build import ClusterArguments, RunArguments, build, build_clock, length, perform
 from feddr.config.components import Component, ConfigError
 from feddr.config.schema import EXAMPLE, Config, Method, dumps, load, parse, read
 
 __all__ = [
     "EXAMPLE",
+    "ClusterArguments",
     "Component",
     "Config",
     "ConfigError",

@@ -1,6 +1,7 @@
 """Builders: from a checked config to the problem, the algorithms and the call of an engine."""
 
 import dataclasses
+import functools
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -17,6 +18,19 @@ if TYPE_CHECKING:
     from feddr.local import LocalSolver
     from feddr.problem import Problem
     from feddr.sampling import Sampling
+
+
+class ClusterArguments(NamedTuple):
+    """Where the clients of synchronous methods compute: the address of a Ray cluster, and how many workers.
+
+    Examples
+    --------
+    >>> ClusterArguments("local", workers=2).address
+    'local'
+    """
+
+    address: str
+    workers: int | None = None
 
 
 class RunArguments(NamedTuple):
@@ -122,6 +136,7 @@ def perform(
     run: RunArguments,
     *,
     threads: int | None = None,
+    cluster: ClusterArguments | None = None,
     callback: "Callback | None" = None,
     checkpoint: "Checkpoint | None" = None,
     verbose: bool = False,
@@ -132,6 +147,8 @@ def perform(
     ----------
     problem, run
         From ``build``.
+    cluster
+        The Ray cluster of ``feddr.simulate_cluster``, None for this machine. Asynchronous methods are run here.
     threads, callback, checkpoint
         As in ``feddr.simulate``.
     verbose
@@ -147,6 +164,7 @@ def perform(
     """
     from feddr.algorithms import Asynchronous, FedDR
     from feddr.engines.asynchronous import simulate_async
+    from feddr.engines.cluster import simulate_cluster
     from feddr.engines.simulate import simulate
 
     shared: dict[str, Any] = {
@@ -176,7 +194,10 @@ def perform(
             evaluate_every=max(1, config.evaluate_every_updates // buffer),
             **shared,
         )
-    return simulate(
+    engine = simulate
+    if cluster is not None:
+        engine = functools.partial(simulate_cluster, address=cluster.address, workers=cluster.workers)
+    return engine(
         problem,
         run.algorithm,
         sampling=run.sampling,

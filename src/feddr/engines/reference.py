@@ -20,6 +20,7 @@ from feddr.engines.shared.plain_evaluation import PlainEvaluator
 from feddr.engines.shared.progress import ShowProgress, shown, speaks
 from feddr.engines.shared.randomness import client_rng, sampling_rng, upload_draw
 from feddr.engines.shared.recorder import Recorder
+from feddr.engines.shared.shards import SHARDS, shard_of
 from feddr.engines.shared.state import Callback, Progress, RunState, notify
 from feddr.history import Row
 from feddr.local import LocalSolver
@@ -100,7 +101,7 @@ def reference(
     def play(k: int, active: NDArray[np.int64]) -> int:
         message, num_bytes = server_message(algorithm, state.server, dtype)
         uploads: list[WeightedUpload] = []
-        for i in map(int, active):
+        for i in sorted(map(int, active)):
             rules, new = roles.client(i), i not in state.clients
             c = rules.client(x0, message) if new else state.clients[i]
             sub = rules.subproblem(c, message)
@@ -112,7 +113,7 @@ def reference(
             if not warned and inaccurate(solution):
                 warned.append(i)
                 warn_inaccurate(solution, i, k, local, algorithm)
-            uploads.append(WeightedUpload(v[i], w[i], new, upload))
+            uploads.append(WeightedUpload(shard_of(i, n), v[i], w[i], new, upload))
             state.updates[i] = number + 1
             state.meet(i, solution.met)
             state.local_steps += int(solution.steps)
@@ -150,11 +151,14 @@ def reference(
 
 
 def _sum(uploads: list[WeightedUpload]) -> Uploads:
-    """Add up uploads one by one."""
-    total = tree.zeros_like(tree.cast(uploads[0].upload, np.float64))
-    for one in uploads:
-        total = tree.axpy(one.weight, tree.cast(one.upload, np.float64), total)
-    new = [one for one in uploads if one.new]
-    return Uploads(
-        total, sum(one.weight for one in uploads), sum(one.weight for one in new), sum(one.share for one in new)
-    )
+    """Add up uploads one by one in each shard, and then pairs of neighbours until one sum is left."""
+    zero = Uploads(tree.zeros_like(tree.cast(uploads[0].upload, np.float64)), 0.0, 0.0, 0.0)
+    sums = [zero] * SHARDS
+    for shard, weight, share, new, upload, _ in uploads:
+        total, *counted = sums[shard][:4]
+        added = tree.axpy(weight, tree.cast(upload, np.float64), total)
+        more = (weight, new * weight, new * share)
+        sums[shard] = Uploads(added, *(a + b for a, b in zip(counted, more, strict=True)))
+    while len(sums) > 1:
+        sums = [Uploads(*tree.add(a[:4], b[:4])) for a, b in zip(sums[::2], sums[1::2], strict=True)]
+    return sums[0]

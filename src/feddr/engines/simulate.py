@@ -1,40 +1,25 @@
 """The simulator: rounds of Algorithm 1 and its peers on one machine, clients side by side on all cores."""
 
-import functools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from feddr import tree
 from feddr.algorithms import Algorithm
-from feddr.certify import measurements_for
-from feddr.checkpoint.encoding import Stateful
-from feddr.checkpoint.identity import identity
-from feddr.checkpoint.manager import Checkpoint, CheckpointManager
+from feddr.checkpoint.manager import Checkpoint
 from feddr.early_stopping import StopWhen
-from feddr.engines.clock.round_clock import RoundClock
 from feddr.engines.clock.settings import Clock
-from feddr.engines.result import Result, describe
+from feddr.engines.result import Result
 from feddr.engines.shared.client_store import BUDGET
-from feddr.engines.shared.compiled_clients import mean_work
-from feddr.engines.shared.errors import DivergedError
-from feddr.engines.shared.executor import ClientTask
 from feddr.engines.shared.options import EngineOptions, OnBadClient
-from feddr.engines.shared.progress import ShowProgress, shown, speaks
-from feddr.engines.shared.randomness import sampling_rng
+from feddr.engines.shared.progress import ShowProgress, speaks
+from feddr.engines.shared.rounds import RoundsRequest, play
 from feddr.engines.shared.run import Run
-from feddr.engines.shared.state import Callback, Progress, notify
+from feddr.engines.shared.state import Callback
 from feddr.local import LocalSolver
 from feddr.metrics.metric import Metric, MetricFunction
 from feddr.problem import Problem
 from feddr.sampling import Full, Sampling
-from feddr.theory.advice import resolve, review
 from feddr.tree import Tree
-from feddr.validation import scalars
-from feddr.xla import batching
 from feddr.xla.thread_pool import ThreadPool
 
 
@@ -152,102 +137,15 @@ def simulate(
     >>> result.history.last.F < result.history.rows[0].F
     True
     """
-    rounds = scalars.whole("rounds", rounds, 0)
-    sampling = Full() if sampling is None else sampling
-    aloud = speaks(progress, verbose)
     options = EngineOptions(
-        *(sampling, seed, precision, evaluate_every, personal, client_memory, on_bad_client, aloud),
-        *(metrics, per_client, stop_when),
+        *(Full() if sampling is None else sampling, seed, precision, evaluate_every, personal, client_memory),
+        *(on_bad_client, speaks(progress, verbose), metrics, per_client, stop_when),
     )
-    options.check(algorithm, problem, local)
-    problem = problem if init is None else problem.starting_at(init)
-    n, seed = problem.data.num_clients, options.seed
-    clock, where = Clock.of(clock), Checkpoint.of(checkpoint)
-    if clock is not None:
-        clock.check(algorithm, n)
-    batching.prepare(mean_work(problem, local))
-    algorithm, words, *_ = chosen = resolve(algorithm, problem, sampling, local)
-    options.announce(chosen)
-    measurements = measurements_for(problem, algorithm, sampling) if certify else None
-    callbacks = [call for call in (measurements, callback) if call is not None]
-    engine = {"engine": "simulate", "sampling": sampling, "certify": certify, **_words(clock)}
-    with ThreadPool(threads) as pool, shown(progress, type(algorithm).__name__, rounds) as bar:
-        run, stopper = Run(problem, algorithm, local, options, pool), options.stopper()
-        rounds_clock = None if clock is None else RoundClock(run, clock)
-        parts: dict[str, Stateful] = {} if rounds_clock is None else {"clock": rounds_clock}
-        if measurements is not None:
-            measurements.attach(run.state)
-            parts["watch"] = measurements
-        same = {} if where is None else identity(problem, algorithm, local, options, engine)
-        with CheckpointManager(where, run, parts, same) as checkpoints:
 
-            def report(k: int, asked: int) -> bool:
-                row, over = None, stopper.spent(run.recorder, run.state)
-                if k % options.evaluate_every == 0 or k == rounds or over:
-                    row = run.evaluate(k, **(rounds_clock.columns() if rounds_clock else {}))
-                    over = stopper.reached(run.recorder)
-                stop = notify([*callbacks, *bar], Progress(k, rounds, run.state, row, asked)) or over
-                checkpoints.after(k, last=stop or k == rounds)
-                return stop
+    @contextmanager
+    def here(problem: Problem, algorithm: Algorithm) -> Iterator[Run]:
+        with ThreadPool(threads) as pool:
+            yield Run(problem, algorithm, local, options, pool)
 
-            @functools.lru_cache(maxsize=2)
-            def active(k: int) -> NDArray[np.int64]:
-                return sampling.draw(n, sampling_rng(seed, k))
-
-            def next_active(k: int) -> list[int]:
-                return active(k + 1).tolist() if k < rounds else []
-
-            resumed = checkpoints.begin(rounds)
-            if resumed is not None:
-                stop = stopper.spent(run.recorder, run.state) or stopper.reached(run.recorder)
-            else:
-                asked = n if algorithm.full_start else 0
-                if asked:
-                    _round(run, rounds_clock, 0, np.arange(n))
-                stop = report(0, asked)
-            k = resumed or 0
-            while k < rounds and not stop:
-                k += 1
-                drawn = active(k)
-                _round(run, rounds_clock, k, drawn, functools.partial(next_active, k))
-                stop = report(k, len(drawn))
-            if run.history.last.round < k:
-                run.evaluate(k, **(rounds_clock.columns() if rounds_clock else {}))
-    review(chosen, run.state.met)
-    settings = describe(problem, algorithm, local, options, words) | {"sampling": repr(sampling), "rounds": k}
-    settings |= stopper.settings(type(algorithm).__name__, k, rounds)
-    if certify:
-        settings["certify"] = True
-    if clock is not None:
-        settings |= {"delays": repr(clock.delays), "deadline": clock.deadline}
-    events = rounds_clock.close() if rounds_clock else ()
-    params = tree.cast(run.state.server.xbar, run.dtype)
-    return Result(params, run.history, run.state, problem, algorithm, settings, local, sampling, measurements, events)
-
-
-def _words(clock: Clock | None) -> dict[str, Any]:
-    """Return what identifies the virtual time of a run."""
-    if clock is None:
-        return {"delays": None, "deadline": None, "max_events": Clock().max_events}
-    return {"delays": clock.delays, "deadline": clock.deadline, "max_events": clock.max_events}
-
-
-def _round(
-    run: Run,
-    clock: RoundClock | None,
-    k: int,
-    active: NDArray[np.int64],
-    upcoming: Callable[[], Iterable[int]] = tuple,
-) -> None:
-    """Let the active clients compute, then the server."""
-    message = run.message()
-    in_time = active if clock is None else clock.round(k, active)
-    try:
-        skipped = run.round(k, [ClientTask(k, int(i), message.content) for i in in_time], upcoming)
-    except DivergedError:
-        if clock is not None:
-            clock.undo()
-        raise
-    if clock is not None and skipped:
-        clock.skipped(skipped)
-    run.count_down(message, len(active))
+    request = RoundsRequest(rounds, init, callback, certify, Clock.of(clock), Checkpoint.of(checkpoint), progress)
+    return play(problem, algorithm, local, options, request, here)

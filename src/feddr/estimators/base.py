@@ -31,7 +31,7 @@ from feddr.estimators.penalties import BIAS, regulariser
 from feddr.local import Accelerated
 from feddr.models import Model
 from feddr.problem import Problem
-from feddr.problem.losses import linear_curvature
+from feddr.problem.losses import LinearCurvature
 from feddr.tree import Tree
 
 EVERY = 5
@@ -180,9 +180,9 @@ class FederatedLinear(BaseEstimator):  # type: ignore[misc]
         model = Model(init, apply, outputs)
         data, weights = weighted(data, self.weights)
         if isinstance(self, RegressorMixin):
-            curvature = linear_curvature(data, 1.0)
+            curvature = LinearCurvature(data, 1.0)
             return Problem.regression(model, data, g=g, weights=weights, curvature=curvature)
-        curvature = linear_curvature(data, 0.5 if outputs else 0.25)
+        curvature = LinearCurvature(data, 0.5 if outputs else 0.25)
         return Problem.classification(model, data, g=g, weights=weights, curvature=curvature)
 
     def _solve(self, data: FederatedData, strength: float, init: Tree | None) -> tuple[Tree, int]:

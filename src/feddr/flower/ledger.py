@@ -24,6 +24,7 @@ from feddr import tree
 from feddr.algorithms import Deployable, Roles
 from feddr.engines.shared.aggregation import WeightedUpload, weighted_sum
 from feddr.engines.shared.errors import check_finite
+from feddr.engines.shared.shards import shard_of
 from feddr.flower import steps
 from feddr.flower.records import Counters, Entry, FileRetention, Pending, files
 from feddr.flower.refused import Refused
@@ -171,12 +172,13 @@ class Ledger:
         self.entries[client] = Entry(number, file, before)
 
     def step(self, order: Sequence[int] | None = None) -> None:
-        """Aggregate what has been accepted, in the order of arrival or in that of the clients given."""
+        """Aggregate what has been accepted, in a shard in the order of arrival or in that of the clients given."""
         pending = self.pending
         if order is not None:
             place = {client: k for k, client in enumerate(order)}
             pending = sorted(pending, key=lambda one: place[one.client])
         if pending:
+            pending = sorted(pending, key=lambda one: self._shard(one.client))
             gathered = weighted_sum(self._read(one) for one in pending)
             server = self.algorithm.aggregate(self.server, gathered, self.prox)
             check_finite(server, pending[-1].client, self.version + 1, "the clients", self.algorithm)
@@ -229,7 +231,11 @@ class Ledger:
             template = self.algorithm.increment(self.initial, self.initial, self._message())
             change = tensors.restore(template, tensors.read(self.folder / pending.file).arrays)
         weight = float(self.roles.mean_weights[pending.client])
-        return WeightedUpload(weight, self.weights[pending.client], pending.new, change, pending.factor)
+        share, shard = self.weights[pending.client], self._shard(pending.client)
+        return WeightedUpload(shard, weight, share, pending.new, change, pending.factor)
+
+    def _shard(self, client: int) -> int:
+        return shard_of(client, len(self.weights))
 
     def load(self, serial: int, record: tensors.Snapshot) -> None:
         """Load a state that was written."""

@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -56,18 +57,21 @@ def squared_error(model: Model) -> PerSample:
     return loss
 
 
-def linear_curvature(data: FederatedData, largest: float) -> Callable[[int], Bounds]:
-    """Return the bounds for a loss of ``x . weight + bias`` whose second derivative is between 0 and ``largest``."""
+@dataclass(frozen=True)
+class LinearCurvature:
+    """The bounds for a loss of ``x . weight + bias`` whose second derivative is between 0 and ``largest``."""
 
-    def bounds(i: int) -> Bounds:
-        samples = data.client(i)
+    data: FederatedData
+    largest: float
+
+    def __call__(self, i: int) -> Bounds:
+        """Return the bounds of client i."""
+        samples = self.data.client(i)
         x = np.asarray(samples["x"], np.float64)
         with_bias = np.column_stack([x, np.ones(len(x))])
         if WEIGHT in samples:
             with_bias *= np.sqrt(np.asarray(samples[WEIGHT], np.float64))[:, None]
-        return 0.0, largest * float(np.linalg.norm(with_bias, 2)) ** 2 / len(x)
-
-    return bounds
+        return 0.0, self.largest * float(np.linalg.norm(with_bias, 2)) ** 2 / len(x)
 
 
 def check_labels(part: ClientSamples, classes: int, name: str) -> None:

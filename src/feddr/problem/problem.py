@@ -145,7 +145,7 @@ class Problem:
         data, weights = weighted(data, weights, class_weight, classes)
         if curvature is None and model.is_linear:
             # The Hessian of the loss in the scores has eigenvalues of at most p (1 - p) <= 1/4, or 1/2 for softmax.
-            curvature = losses.linear_curvature(data, 0.5 if model.num_outputs else 0.25)
+            curvature = losses.LinearCurvature(data, 0.5 if model.num_outputs else 0.25)
         right = losses.correct(model)
         start = losses.check_width(model, data, seed)
         return cls(losses.cross_entropy(model), data, start, g, weights, right, curvature, model, "classification")
@@ -170,7 +170,7 @@ class Problem:
         losses.check_targets(model, data)
         data, weights = weighted(data, weights)
         if curvature is None and model.is_linear:
-            curvature = losses.linear_curvature(data, 1.0)
+            curvature = losses.LinearCurvature(data, 1.0)
         start = losses.check_width(model, data, seed)
         return cls(losses.squared_error(model), data, start, g, weights, None, curvature, model, "regression")
 

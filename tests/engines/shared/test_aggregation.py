@@ -1,22 +1,26 @@
+import itertools
 from collections.abc import Iterator
 
 import numpy as np
 import pytest
 
-from feddr.engines.shared.aggregation import BLOCK, WeightedUpload, _blocks, weighted_sum
+from feddr.engines.reference import _sum
+from feddr.engines.shared.aggregation import BLOCK, WeightedUpload, _blocks, shard_sums, summed, weighted_sum
+from feddr.engines.shared.shards import ROOT, SHARDS, cover, fold
 
 
 def uploads(count: int, size: int) -> list[WeightedUpload]:
     rng = np.random.default_rng(count)
+    shards = np.sort(rng.integers(SHARDS, size=count)).tolist()
 
-    def one() -> WeightedUpload:
+    def one(shard: int) -> WeightedUpload:
         upload = {
             "weight": rng.normal(size=(size, 3)).astype(np.float32),
             "bias": rng.normal(size=()).astype(np.float32),
         }
-        return WeightedUpload(rng.random(), rng.random(), bool(rng.random() < 0.5), upload, rng.random())
+        return WeightedUpload(shard, rng.random(), rng.random(), bool(rng.random() < 0.5), upload, rng.random())
 
-    return [one() for _ in range(count)]
+    return [one(shard) for shard in shards]
 
 
 @pytest.mark.parametrize("size", [1, 7, 1_000, BLOCK])
@@ -35,6 +39,44 @@ def test_the_sum_is_that_of_a_plain_loop_however_many_are_added_at_a_time(count:
     assert found.joined == pytest.approx(sum(a.weight for a in given if a.new), rel=1e-14)
     assert found.joined_share == pytest.approx(sum(a.share for a in given if a.new), rel=1e-14)
     assert found.discount == pytest.approx(sum(a.weight * a.factor for a in given) / found.weight, rel=1e-14)
+
+
+@pytest.mark.parametrize("size", [1, 7, 1_000, BLOCK])
+@pytest.mark.parametrize("count", [1, 2, 23, 200])
+def test_the_sum_has_the_bits_of_the_reference_however_many_are_added_at_a_time(count: int, size: int) -> None:
+    given = [one._replace(factor=1.0) for one in uploads(min(count, 30) if size == BLOCK else count, size)]
+    found, expected = weighted_sum(given), _sum(given)
+    for name in ("weight", "bias"):
+        np.testing.assert_array_equal(found.sum[name], expected.sum[name])
+    assert found._replace(sum=None, discount=1.0) == expected._replace(sum=None)
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3, 5, 64])
+@pytest.mark.parametrize(("count", "size"), [(3, 1), (200, 7), (60, 1_000)])
+def test_sums_of_parts_of_the_shards_add_up_to_the_same_bits(workers: int, count: int, size: int) -> None:
+    given = uploads(count, size)
+    bounds = [SHARDS * j // workers for j in range(workers + 1)]
+    sent = []
+    for start, stop in itertools.pairwise(bounds):
+        own = [one for one in given if start <= one.shard < stop]
+        sent += list(fold(cover(start, stop), shard_sums(own)))
+    ((_, total),) = fold([ROOT], sent)
+    found, expected = summed(total, given[0].upload), weighted_sum(given)
+    for name in ("weight", "bias"):
+        np.testing.assert_array_equal(found.sum[name], expected.sum[name])
+    assert found._replace(sum=None) == expected._replace(sum=None)
+
+
+def test_the_order_of_clients_would_have_other_bits() -> None:
+    """Otherwise the two tests above could not fail."""
+    given = uploads(200, 7)
+    plain = sum(one.factor * one.weight * one.upload["weight"].astype(np.float64) for one in given)
+    assert not np.array_equal(weighted_sum(given).sum["weight"], plain)
+
+
+def test_uploads_that_are_not_in_the_order_of_shards_are_refused() -> None:
+    with pytest.raises(ValueError, match="order of shards"):
+        weighted_sum(uploads(23, 1)[::-1])
 
 
 def test_the_sum_does_not_share_memory_with_an_upload() -> None:

@@ -3,7 +3,7 @@ import pytest
 
 import feddr
 from feddr import tree
-from feddr.engines.shared import evaluation
+from feddr.engines.shared import pieces
 from feddr.engines.shared.evaluation import Evaluator
 from feddr.xla.thread_pool import ThreadPool
 from tests.conftest import make_classes
@@ -12,7 +12,8 @@ from tests.conftest import make_classes
 @pytest.mark.parametrize("samples", [1, 7, 8, 9, 64, 75, 200])
 def test_metrics_are_the_same_in_however_many_pieces_and_threads(samples: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Pieces of whole chunks, the last of them not full, fewer chunks than pieces and more."""
-    monkeypatch.setattr(evaluation, "CHUNK", 8)
+    monkeypatch.setattr(pieces, "CHUNK", 8)
+    monkeypatch.setattr(pieces, "PIECE", 64)
     data = make_classes((samples, 3), 4, 3, seed=0)
     problem = feddr.Problem.classification(feddr.models.mlp([4, 5, 3]), data, g=feddr.prox.L1(0.01))
     x = tree.map(lambda a: a + 0.1, problem.init)

@@ -174,7 +174,7 @@ class EventLoop:
         self.run.commit(job.client, update, self.version + 1)
 
     def _aggregate(self) -> bool:
-        self.run.aggregate(weighted_sum(self.buffer), self.version + 1)
+        self.run.aggregate(weighted_sum(sorted(self.buffer, key=lambda one: one.shard)), self.version + 1)
         self.buffer = []
         self.version += 1
         self.schedule.record.made(self.version, self.schedule.time)
@@ -237,7 +237,7 @@ class EventLoop:
         that it read; so updates are not kept, and each version of the message once.
         """
         messages = {job.read: job.message for job in self.schedule.jobs.values()}
-        buffer = [(one.weight, one.share, one.new, one.factor) for one in self.buffer]
+        buffer = [(one.shard, one.weight, one.share, one.new, one.factor) for one in self.buffer]
         arrays = {
             **encoding.add_prefix("schedule", self.schedule.state_dict()),
             "counts": np.array([self.version, self.tau], np.int64),
@@ -245,7 +245,7 @@ class EventLoop:
             "heard": np.array(self.heard, np.int64),
             "absences": np.array(self.absences, np.int64),
             "versions": np.array(list(messages), np.int64),
-            "buffer": np.array(buffer, np.float64).reshape(-1, 4),
+            "buffer": np.array(buffer, np.float64).reshape(-1, 5),
         }
         for version, message in messages.items():
             arrays |= encoding.flatten(f"message.{version}", message)
@@ -264,8 +264,10 @@ class EventLoop:
         for job in self.schedule.jobs.values():
             job.message = messages[job.read]
         self.buffer = [
-            WeightedUpload(weight, share, bool(new), encoding.unflatten(f"upload.{j}", upload, arrays), factor)
-            for j, (weight, share, new, factor) in enumerate(arrays["buffer"].tolist())
+            WeightedUpload(
+                int(shard), weight, share, bool(new), encoding.unflatten(f"upload.{j}", upload, arrays), factor
+            )
+            for j, (shard, weight, share, new, factor) in enumerate(arrays["buffer"].tolist())
         ]
 
     def _resume(self) -> None:

@@ -12,7 +12,7 @@ from feddr.delays import Job, Timing
 from feddr.engines.clock import events
 from feddr.engines.clock.settings import Clock
 from feddr.engines.shared.aggregation import upload_bytes
-from feddr.engines.shared.run import Run
+from feddr.engines.shared.server import ServerRun
 from feddr.local import Solution
 from feddr.tree import Tree
 
@@ -20,7 +20,7 @@ WORK = ("receiving", "computing", "sending")
 """The kinds of events that are work, unless it is lost."""
 
 
-def placeholder_upload(run: Run) -> Tree:
+def placeholder_upload(run: ServerRun) -> Tree:
     """Return an upload as clients send them, in shape and type; the rules are pure, so the call changes nothing."""
     message = run.message().content
     rules = run.roles.client(0)
@@ -32,7 +32,7 @@ def placeholder_upload(run: Run) -> Tree:
     return upload
 
 
-def jobs(run: Run) -> Callable[[int, int], Job]:
+def jobs(run: ServerRun) -> Callable[[int, int], Job]:
     """Return the function from (client, number of its job) to the job, if it begins now."""
     up = upload_bytes(run.algorithm, placeholder_upload(run), run.dtype)
     seed, steps = run.options.seed, [run.local.num_steps(int(size)) for size in run.problem.data.sizes]
@@ -50,7 +50,7 @@ class RoundClock:
     client that is not there when it is asked begins when it is back.
     """
 
-    def __init__(self, run: Run, clock: Clock) -> None:
+    def __init__(self, run: ServerRun, clock: Clock) -> None:
         self.algorithm, self.delays = run.algorithm, clock.delays
         self.deadline = math.inf if clock.deadline is None else clock.deadline
         self.describe = jobs(run)

@@ -6,10 +6,13 @@ The modules::
     executor            lets the clients of a round do their tasks, on a thread pool
     compiled_clients    local updates as compiled XLA calls; plain_clients the same in plain loops
     prefetch            batches of the next round, drawn while threads would be idle
-    aggregation         weighted sums of uploads in float64, in a fixed order; bytes of a message
+    shards              64 fixed blocks of clients, and the tree by which sums over them are ordered
+    aggregation         weighted sums of uploads in float64, by shard; bytes of a message
     client_store        client states: in memory up to a budget, then in a memory-mapped file
     recorder            the history of a run: a row for each evaluation
     evaluation          metrics at xbar, and personalised metrics apart from them; plain_evaluation in plain steps
+    pieces              how passes over samples are divided, by shard
+    means               from sums over samples to metrics
     measured            the further metrics that a run was asked for, and those of each client
     stopper             ends a run early, where it was asked to
     randomness          a deterministic generator for each (seed, client, update) and (seed, round)

@@ -1,18 +1,25 @@
-"""Aggregation: weighted sums of uploads in float64, in a fixed order, and the bytes of a message."""
+"""Aggregation: weighted sums of uploads in float64, in the fixed order of shards, and the bytes of a message."""
 
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from feddr import tree
 from feddr.algorithms import Uploads
+from feddr.engines.shared.shards import ROOT, Node, Vector, fold
 from feddr.tree import Tree
 
 BLOCK = 2**16
-"""Numbers of uploads that are added up at a time, about."""
+"""Numbers of uploads that are weighted at a time, about."""
+
+COUNTED = 4
+"""Numbers at the end of a sum: of the weights, of those of new clients, of their shares, of the stale weights."""
+
+
+ZERO: Vector = np.zeros(1)
+"""Where a sum begins; so it is never -0, and shards without uploads need not be added."""
 
 
 class WeightedUpload(NamedTuple):
@@ -20,6 +27,8 @@ class WeightedUpload(NamedTuple):
 
     Parameters
     ----------
+    shard
+        That of the client.
     weight, share
         The client's weight v_i in the server's mean, and its weight w_i in the problem.
     new
@@ -30,6 +39,7 @@ class WeightedUpload(NamedTuple):
         Of the weight, where the upload is stale.
     """
 
+    shard: int
     weight: float
     share: float
     new: bool
@@ -38,22 +48,38 @@ class WeightedUpload(NamedTuple):
 
 
 def weighted_sum(uploads: Iterable[WeightedUpload]) -> Uploads:
-    """Add up uploads in float64, in the given order."""
-    total: Tree = None
-    weight = joined = joined_share = discounted = 0.0
+    """Add up uploads in float64: in a shard in the given order, over shards, which must not decrease, by ``fold``."""
+    arriving = iter(uploads)
+    first = next(arriving)
+    ((_, total),) = fold([ROOT], shard_sums(itertools.chain([first], arriving)))
+    return summed(total, first.upload)
+
+
+def summed(total: Vector, template: Tree) -> Uploads:
+    """Return the sum of all shards as the server takes it in; uploads are trees like the template."""
+    weight, joined, joined_share, discounted = total[-COUNTED:].tolist()
+    return Uploads(tree.unravel(total[:-COUNTED], template), weight, joined, joined_share, discounted / weight)
+
+
+def shard_sums(uploads: Iterable[WeightedUpload]) -> Iterator[tuple[Node, Vector]]:
+    """Yield the sum of each shard as one vector, in the order in which they come; each begins at zero."""
+    shard, total = -1, ZERO
     with np.errstate(over="ignore", invalid="ignore"):  # whoever takes the sum looks whether it is finite
         for some in _blocks(iter(uploads)):
-            factors = np.array([one.factor * one.weight for one in some])
-            added = tree.map(lambda *leaves, c=factors: _weighted_sum(c, leaves), *(one.upload for one in some))
-            if total is None:
-                total = tree.map(lambda a: np.zeros(a.shape), added)
-            tree.map(lambda sum_, more: np.add(sum_, more, out=sum_), total, added)
-            for one in some:
-                weight += one.weight
-                discounted += one.factor * one.weight
-                if one.new:
-                    joined, joined_share = joined + one.weight, joined_share + one.share
-    return Uploads(total, weight, joined, joined_share, discounted / weight)
+            rows = _weighted(some)
+            start = 0
+            for number, group in itertools.groupby(some, key=lambda one: one.shard):
+                stop = start + sum(1 for _ in group)
+                if number != shard:
+                    if shard >= 0:
+                        yield Node(0, shard), total
+                    total = ZERO
+                np.add(total, rows[start], out=rows[start])
+                # NumPy adds rows one after the other, in order, where they hold more than one number.
+                total = rows[start] if stop == start + 1 else np.add.reduce(rows[start:stop], axis=0)
+                shard, start = number, stop
+    if shard >= 0:
+        yield Node(0, shard), total
 
 
 def _blocks(uploads: Iterator[WeightedUpload]) -> Iterator[list[WeightedUpload]]:
@@ -62,12 +88,20 @@ def _blocks(uploads: Iterator[WeightedUpload]) -> Iterator[list[WeightedUpload]]
         yield [first, *itertools.islice(uploads, BLOCK // max(tree.size(first.upload), 1))]
 
 
-def _weighted_sum(factors: NDArray[np.float64], leaves: Sequence[Any]) -> NDArray[np.float64]:
-    if len(leaves) == 1:
-        return np.multiply(factors[0], leaves[0], dtype=np.float64)
-    stacked = np.array(leaves, np.float64)
-    stacked *= factors.reshape(-1, *[1] * (stacked.ndim - 1))
-    return np.add.reduce(stacked, axis=0)
+def _weighted(some: Sequence[WeightedUpload]) -> Vector:
+    """Return a row for each upload: its entries times its weight, and what is counted."""
+    leaves = tree.leaves([one.upload for one in some])
+    count = len(leaves) // len(some)
+    sizes = [np.size(leaf) for leaf in leaves[:count]]
+    rows = np.empty((len(some), sum(sizes) + COUNTED))
+    entries, start = rows[:, :-COUNTED], 0
+    for j, size in enumerate(sizes):
+        values = np.ravel(leaves[j]) if len(some) == 1 else np.array(leaves[j::count]).reshape(-1, size)
+        entries[:, start : start + size] = values
+        start += size
+    entries *= np.array([[one.factor * one.weight] for one in some])
+    rows[:, start:] = [(v, new * v, new * w, factor * v) for _, v, w, new, _, factor in some]
+    return rows
 
 
 class ServerMessage(NamedTuple):

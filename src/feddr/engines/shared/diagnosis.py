@@ -14,10 +14,13 @@ from feddr.data import Samples
 from feddr.engines.shared.aggregation import finite
 from feddr.engines.shared.compiled_clients import CompiledClients, SubproblemTask
 from feddr.engines.shared.errors import DivergedError, DivergenceWarning, shorter
+from feddr.problem import Problem
+from feddr.tree import Tree
 
 if TYPE_CHECKING:
     from feddr.engines.shared.executor import ClientTask
     from feddr.engines.shared.run import Run
+    from feddr.engines.shared.server import ServerRun
 
 TOO_LARGE = 1e3
 """A run is warned when F exceeds this multiple of max(1, |its first value|)."""
@@ -42,12 +45,13 @@ def upload(run: "Run", task: "ClientTask", last_good_round: int) -> DivergedErro
     return DivergedError(text, i, k, step, last_good_round)
 
 
-def metric(run: "Run", k: int, name: str, value: float) -> DivergedError:
+def metric(run: "ServerRun", k: int, name: str, value: float) -> DivergedError:
     """Return the error for a metric that is not finite at xbar, which is."""
     what = {"f": "f", "gradient_mapping": "the gradient"}[name]
     when = "at the start" if k == 0 else f"after round {k}"
-    i = _bad_client(run)
-    if i is None and name == "gradient_mapping" and finite(run.problem.gradient(run.state.server.xbar)):
+    problem, xbar = run.problem, run.state.server.xbar
+    i = _bad_client(problem, xbar) if isinstance(problem, Problem) else None
+    if isinstance(problem, Problem) and i is None and name == "gradient_mapping" and finite(problem.gradient(xbar)):
         cause = _wrong_prox(run)
     elif i is None:
         cause = f"The run has diverged: {shorter(run.local, run.algorithm)}."
@@ -57,7 +61,7 @@ def metric(run: "Run", k: int, name: str, value: float) -> DivergedError:
     return DivergedError(f"At xbar {when}, {what} is {value}, though xbar is finite. {cause}", i, k)
 
 
-def growth(run: "Run") -> None:
+def growth(run: "ServerRun") -> None:
     """Warn once, when F has grown so much that it may well grow without bound."""
     rows, last = run.history.rows, run.history.last
     limit = TOO_LARGE * max(1.0, abs(rows[0].F))
@@ -109,7 +113,7 @@ def _cause(run: "Run", task: SubproblemTask) -> str:
     return f"The local steps are probably too long: {shorter(run.local, run.algorithm)}."
 
 
-def _wrong_prox(run: "Run") -> str:
+def _wrong_prox(run: "ServerRun") -> str:
     return f"The prox of {run.problem.regulariser} is not finite at a point that is: look at g."
 
 
@@ -129,9 +133,8 @@ def _bad_row(samples: Samples) -> dict[str, int]:
     return found
 
 
-def _bad_client(run: "Run") -> int | None:
+def _bad_client(problem: Problem, xbar: Tree) -> int | None:
     """Return the first client whose samples or whose loss at xbar are not finite."""
-    problem, xbar = run.problem, run.state.server.xbar
     panel = [int(i) for i in problem.data.panel[:CLIENTS]]
     for i in panel:
         if _bad_row(problem.data.client(i)):

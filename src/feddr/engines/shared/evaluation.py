@@ -3,7 +3,7 @@
 import functools
 import itertools
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, Literal, NamedTuple
 
 import jax
@@ -13,14 +13,13 @@ from numpy.typing import NDArray
 
 from feddr import precision, tree
 from feddr.data import ClientSamples
-from feddr.problem import Problem, gradient_mapping
-from feddr.prox.regulariser import sparsity
+from feddr.engines.shared.means import SUMMED, PersonalSums, metrics, personal_means
+from feddr.engines.shared.pieces import Layout, Part, Piece, division
+from feddr.engines.shared.shards import ROOT, Node, Vector, fold
+from feddr.problem import Problem
 from feddr.tree import Tree
 from feddr.xla import batching, rewrite
 from feddr.xla.thread_pool import ThreadPool
-
-CHUNK = 1024
-"""Samples in a step of a pass, at most; fewer where what is computed for them would not fit into a cache."""
 
 GATHERED = 2**30
 """Bytes of outputs that a metric may gather."""
@@ -28,8 +27,11 @@ GATHERED = 2**30
 Kind = Literal["outputs", "loss", "correct"]
 """What is wanted of each sample."""
 
-PIECES = 8
-"""Passes, at most, into which one over all samples is divided; however many threads there are, so are the sums."""
+CALLS = 4
+"""Calls for each thread whose gradients are in memory at a time."""
+
+TOGETHER, PLACES = 2**18, 16
+"""Numbers of gradients that a call returns, about, and the most pieces that share one."""
 
 
 class Sums(NamedTuple):
@@ -41,7 +43,7 @@ class Sums(NamedTuple):
 
 
 class Evaluator:
-    """Evaluates models on a problem.
+    """Evaluates models on a problem: sums over each shard in compiled passes, then over shards in a fixed order.
 
     Parameters
     ----------
@@ -51,18 +53,29 @@ class Evaluator:
         Precision of the passes.
     pool
         Threads that go through the samples, a piece for each; None for this one, and those of XLA.
+    layout
+        That of the whole problem, where the samples are those of some shards.
     """
 
-    def __init__(self, problem: Problem, dtype: Any, pool: ThreadPool | None = None) -> None:
+    def __init__(
+        self, problem: Problem, dtype: Any, pool: ThreadPool | None = None, layout: Layout | None = None
+    ) -> None:
         self.problem, self.dtype, self.pool = problem, np.dtype(dtype), pool
+        self.layout = Layout.of(problem.data) if layout is None else layout
         train, test = problem.data.train, problem.data.test
         self._train = self._load(train, problem.sample_weights)
         self._test = None if test is None else self._load(test, np.zeros(test.num_samples))
         self._validation: tuple[Tree, Any] | None = None
-        options = batching.evaluation_options() if pool is None else batching.compiler_options(tree.size(problem.init))
-        self._pass = jax.jit(functools.partial(_sums, problem), static_argnames="gradient", compiler_options=options)
+        parameters = tree.size(problem.init)
+        self._together = min(max(TOGETHER // max(parameters, 1), 1), PLACES)
+        options = batching.evaluation_options() if pool is None else batching.compiler_options(parameters)
+        compiled = functools.partial(jax.jit, static_argnames=("rows", "gradient"), compiler_options=options)
+        self._pass = compiled(functools.partial(_sums, problem))
+        self._passes = compiled(functools.partial(_several_sums, problem))
         self._g = jax.jit(problem.regulariser.value)
-        self._each = jax.jit(functools.partial(_each, problem), static_argnames="kind", compiler_options=options)
+        self._each = jax.jit(
+            functools.partial(_each, problem), static_argnames=("rows", "kind"), compiler_options=options
+        )
 
     @property
     def samples(self) -> Tree:
@@ -72,108 +85,103 @@ class Evaluator:
     def at(self, xbar: Tree) -> dict[str, float]:
         """Return F, f, g, the losses and accuracies, the gradient mapping and the sparsity at xbar."""
         x = tree.cast(xbar, self.dtype)
-        n = self.problem.data.train.num_samples
-        sums, gradient = self._all(x)
-        with precision.scope(self.dtype):
-            f, g = float(sums.weighted), float(self._g(x))
-            mapping = gradient_mapping(self.problem.regulariser, x, tree.cast(gradient, self.dtype), 1.0)
-        return {
-            "F": f + g,
-            "f": f,
-            "g": g,
-            "train_loss": float(sums.loss) / n,
-            "train_accuracy": self._share(sums, n),
-            "test_accuracy": self._test_accuracy(x),
-            "gradient_mapping": tree.norm(mapping),
-            "sparsity": sparsity(self.problem.regulariser, x),
-        }
+        return metrics(self.problem, x, self._total(x, "train", True), self._total(x, "test", False), self._g)
 
     def value_and_gradient(self, x: Tree) -> tuple[float, Tree]:
         """Return f(x) and its gradient in float64."""
-        sums, gradient = self._all(tree.cast(x, self.dtype))
-        return float(sums.weighted), gradient
+        total = self._total(tree.cast(x, self.dtype), "train", True)
+        assert total is not None
+        return float(total[0]), tree.unravel(total[SUMMED:], x)
 
-    def _all(self, x: Tree) -> tuple[Sums, Tree]:
-        """Return the sums over all training samples and the gradient of f, added up in float64 in a fixed order."""
-        n = self.problem.data.train.num_samples
-        chunks = -(-n // CHUNK)
-        bounds = [min(n, CHUNK * (j * chunks // PIECES)) for j in range(PIECES + 1)]
-        pieces = [piece for piece in itertools.pairwise(bounds) if piece[0] < piece[1]]
-        found: dict[tuple[int, int], tuple[Sums, Tree]] = {}
+    def _total(self, x: Tree, part: Part, gradient: bool) -> Vector | None:
+        for _, total in fold([ROOT], self.shard_sums(x, part, gradient)):
+            return total
+        return None
 
-        def go_through(piece: tuple[int, int]) -> None:
+    def shard_sums(self, x: Tree, part: Part, gradient: bool) -> Iterator[tuple[Node, Vector]]:
+        """Yield the sums over the samples of each shard of a part, and the gradient of f, in float64, in order."""
+        for shard, some in itertools.groupby(self._piece_sums(x, part, gradient), key=lambda found: found[0].shard):
+            yield Node(0, shard), functools.reduce(np.add, (sums for _, sums in some))
+
+    def _piece_sums(self, x: Tree, part: Part, gradient: bool) -> Iterator[tuple[Piece, Vector]]:
+        """Yield the sums over each piece, in order; some calls at a time, so that few gradients are in memory."""
+        loaded, data, rows = self._part(part)
+        if data is None or loaded is None:
+            return
+        pieces = division(data, self.problem.data.panel, self.layout.clients)
+        calls = [pieces[j : j + self._together] for j in range(0, len(pieces), self._together)]
+        some = 1 if self.pool is None else CALLS * self.pool.threads
+        found: dict[Piece, Vector] = {}
+
+        def go_through(call: list[Piece]) -> None:
+            places = np.zeros((2, self._together), np.int32)
+            places[:, : len(call)] = np.array([(piece.start, piece.stop) for piece in call]).T
             with precision.scope(self.dtype):
-                sums, gradient = self._pass(x, *self._train, *piece, gradient=True)
-                found[piece] = tree.map(lambda a: np.asarray(a, np.float64), (sums, gradient))
+                leaves = tree.leaves(self._passes(x, *loaded, *places, rows=rows, gradient=gradient))
+                flat = [np.asarray(leaf).reshape(self._together, -1) for leaf in leaves]
+            found.update(zip(call, np.concatenate(flat, axis=1, dtype=np.float64), strict=False))
 
-        if self.pool is None:
-            for piece in pieces:
-                go_through(piece)
-        else:
-            self.pool.each(go_through, pieces)
-        return functools.reduce(tree.add, (found[piece] for piece in pieces))
+        for first in range(0, len(calls), some):
+            begun = calls[first : first + some]
+            if self.pool is None:
+                go_through(*begun)
+            else:
+                self.pool.each(go_through, begun)
+            yield from ((piece, found.pop(piece)) for call in begun for piece in call)
+
+    def _part(self, part: Part) -> tuple[tuple[Tree, Any] | None, ClientSamples | None, int]:
+        """Return the samples of a part on the device and in memory, and the rows in a step of a pass."""
+        data = self.problem.data.part(part)
+        if part == "validation" and self._validation is None and data is not None:  # only if somebody asks for it
+            self._validation = self._load(data, np.zeros(data.num_samples))
+        loaded = {"train": self._train, "validation": self._validation, "test": self._test}[part]
+        return loaded, data, self.layout.rows[part]
 
     def personal(self, models: Iterable[tuple[int, Tree]]) -> dict[str, float]:
         """Return the means over (client, its own model) on the client's own samples, of the clients on the panel."""
-        train, test = self.problem.data.train, self.problem.data.test
-        loss = correct = samples = test_correct = test_samples = 0.0
+        return personal_means(self.problem, self.personal_sums(models))
+
+    def personal_sums(self, models: Iterable[tuple[int, Tree]]) -> Iterator[PersonalSums]:
+        """Yield the sums over the own samples of each client on the panel, at its own model."""
         position = {int(i): j for j, i in enumerate(self.problem.data.panel)}
         for i, model in models:
             client = position.get(i)
-            if client is None:
-                continue
-            x = tree.cast(model, self.dtype)
-            sums = self._over(x, self._train, train, client)
-            loss, correct, samples = loss + sums.loss, correct + sums.correct, samples + train.sizes[client]
-            if test is not None and self._test is not None:
-                test_correct += self._over(x, self._test, test, client).correct
-                test_samples += test.sizes[client]
-        accuracy = self.problem.correct is not None
-        return {
-            "personal_train_loss": float(loss / samples) if samples else np.nan,
-            "personal_train_accuracy": float(correct / samples) if accuracy and samples else np.nan,
-            "personal_test_accuracy": float(test_correct / test_samples) if accuracy and test_samples else np.nan,
-        }
+            if client is not None:
+                x = tree.cast(model, self.dtype)
+                sums, size = self._over(x, "train", client)
+                test, tested = self._over(x, "test", client)
+                yield PersonalSums(i, sums.loss, sums.correct, size, test.correct, tested)
 
-    def each(self, xbar: Tree, part: str, kind: Kind) -> NDArray[Any]:
+    def each(self, xbar: Tree, part: Part, kind: Kind) -> NDArray[Any]:
         """Return the outputs, the loss or the right predictions at xbar of each sample of a part of the data.
 
-        Computed a chunk at a time; what is gathered must not exceed ``GATHERED`` bytes.
+        Computed some rows of a shard at a time; what is gathered must not exceed ``GATHERED`` bytes.
         """
-        x, loaded, data = tree.cast(xbar, self.dtype), self._loaded(part), self.problem.data.part(part)
+        x = tree.cast(xbar, self.dtype)
+        loaded, data, rows = self._part(part)
         n = 0 if data is None else data.num_samples
         found: NDArray[Any] | None = None
-        for first in range(0, n, CHUNK):
-            with precision.scope(self.dtype):
-                assert loaded is not None
-                values = np.asarray(self._each(x, loaded[0], first, n, kind=kind))
-            if found is None:
-                check_gathered(n, values)
-                found = np.empty((n, *values.shape[1:]), values.dtype)
-            found[first : first + CHUNK] = values[: n - first]
+        for piece in [] if data is None else division(data, self.problem.data.panel, self.layout.clients):
+            for first in range(piece.start, piece.stop, rows):
+                with precision.scope(self.dtype):
+                    assert loaded is not None
+                    values = np.asarray(self._each(x, loaded[0], first, piece.stop, rows=rows, kind=kind))
+                if found is None:
+                    check_gathered(n, values)
+                    found = np.empty((n, *values.shape[1:]), values.dtype)
+                stop = min(first + rows, piece.stop)
+                found[first:stop] = values[: stop - first]
         return np.zeros(0) if found is None else found
 
-    def _loaded(self, part: str) -> tuple[Tree, Any] | None:
-        """Return a part on the device; validation samples are put there when somebody first asks for them."""
-        if part == "validation" and self._validation is None and (data := self.problem.data.validation) is not None:
-            self._validation = self._load(data, np.zeros(data.num_samples))
-        return {"train": self._train, "validation": self._validation, "test": self._test}[part]
-
-    def _test_accuracy(self, x: Tree) -> float:
-        test = self.problem.data.test
-        if test is None or self._test is None or not test.num_samples:
-            return float("nan")
+    def _over(self, x: Tree, part: Part, client: int) -> tuple[Sums, int]:
+        """Return the sums over the samples of a client, given by its place on the panel, and their number."""
+        loaded, data, rows = self._part(part)
+        if loaded is None or data is None:
+            return Sums(0.0, 0.0, 0.0), 0
+        start, stop = map(int, data.offsets[client : client + 2])
         with precision.scope(self.dtype):
-            sums, _ = self._pass(x, *self._test, 0, test.num_samples)
-            return self._share(sums, test.num_samples)
-
-    def _share(self, sums: Sums, n: int) -> float:
-        return float("nan") if self.problem.correct is None else float(sums.correct) / n
-
-    def _over(self, x: Tree, loaded: tuple[Tree, Any], part: ClientSamples, client: int) -> Sums:
-        with precision.scope(self.dtype):
-            sums, _ = self._pass(x, *loaded, int(part.offsets[client]), int(part.offsets[client + 1]))
-            return Sums(*(float(value) for value in sums))
+            sums, _ = self._pass(x, *loaded, start, stop, rows=rows)
+            return Sums(*(float(value) for value in sums)), stop - start
 
     def _load(self, part: ClientSamples, weights: Any) -> tuple[Tree, Any]:
         with precision.scope(self.dtype):
@@ -192,20 +200,31 @@ def check_gathered(samples: int, rows: NDArray[Any]) -> None:
         )
 
 
-def _each(problem: Problem, x: Tree, samples: Tree, first: Any, stop: Any, kind: Kind) -> jax.Array:
+def _each(problem: Problem, x: Tree, samples: Tree, first: Any, stop: Any, rows: int, kind: Kind) -> jax.Array:
     """Return what is wanted of each sample of a chunk; rows after the last sample repeat it."""
-    row = jnp.minimum(first + jnp.arange(CHUNK, dtype=jnp.int32), stop - 1)
+    row = jnp.minimum(first + jnp.arange(rows, dtype=jnp.int32), stop - 1)
     batch = tree.map(lambda a: a[row], samples)
     return problem.each(x, batch, kind)
 
 
+def _several_sums(
+    problem: Problem, x: Tree, samples: Tree, weights: Any, starts: Any, stops: Any, rows: int, gradient: bool
+) -> tuple[Sums, Tree | None]:
+    """Return the sums over several pieces, one after the other, each an entry of each array."""
+
+    def one(piece: Any) -> tuple[Sums, Tree | None]:
+        return _sums(problem, x, samples, weights, piece[0], piece[1], rows, gradient)
+
+    return jax.lax.map(one, (starts, stops))
+
+
 def _sums(
-    problem: Problem, x: Tree, samples: Tree, weights: Any, start: Any, stop: Any, gradient: bool = False
+    problem: Problem, x: Tree, samples: Tree, weights: Any, start: Any, stop: Any, rows: int, gradient: bool = False
 ) -> tuple[Sums, Tree | None]:
     """Return the sums over the rows from start to stop and, if wanted, the gradient of the weighted loss."""
     loss = rewrite.faster(problem.loss)
     correct = None if problem.correct is None else rewrite.faster(problem.correct)
-    rows = rewrite.rows_at_a_time(problem.loss, x, samples, CHUNK)
+    rows = rewrite.rows_at_a_time(problem.loss, x, samples, rows)
 
     def chunk(x: Tree, first: Any) -> tuple[jax.Array, Sums]:
         row = first + jnp.arange(rows, dtype=jnp.int32)

@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from feddr.algorithms.algorithm import ProblemLike
 from feddr.data import ClientSamples
 from feddr.engines.shared.evaluation import Kind
+from feddr.engines.shared.pieces import Part
 from feddr.metrics import READY, Metric, better, statistics
 from feddr.tree import Tree
 
@@ -25,7 +26,7 @@ class Evaluates(Protocol):
     def personal(self, models: Iterable[tuple[int, Tree]]) -> dict[str, float]:
         """Return those of the clients' own models."""
 
-    def each(self, xbar: Tree, part: str, kind: Kind) -> NDArray[Any]:
+    def each(self, xbar: Tree, part: Part, kind: Kind) -> NDArray[Any]:
         """Return the outputs, the loss or the right predictions at xbar of each sample of a part."""
 
 
@@ -66,12 +67,12 @@ class MetricSet:
         """Return the metrics by name, statistics of clients among them, and the table of clients if it is wanted."""
         if not self._each:
             return {}, None
-        values: dict[tuple[str, Kind], NDArray[Any]] = {}
+        values: dict[tuple[Part, Kind], NDArray[Any]] = {}
         columns: Columns = {"client": self.problem.data.panel}
         found: dict[str, float] = {}
         spread: dict[str, float] = {}
         for name, metric in self._each.items():
-            part = name.partition("_")[0]
+            part = cast(Part, name.partition("_")[0])
             key = part, metric.of
             if key not in values:
                 values[key] = self.evaluator.each(xbar, part, metric.of)

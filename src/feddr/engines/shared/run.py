@@ -1,43 +1,43 @@
 """A run in progress: its state, one round of it, and its evaluation, for all compiled engines."""
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from feddr import tree
-from feddr.algorithms import Algorithm, Roles, Uploads
+from feddr.algorithms import Algorithm
 from feddr.checkpoint import encoding
 from feddr.engines.shared import diagnosis
-from feddr.engines.shared.aggregation import (
-    ServerMessage,
-    WeightedUpload,
-    finite,
-    server_message,
-    upload_bytes,
-    weighted_sum,
-)
+from feddr.engines.shared.aggregation import WeightedUpload, finite, shard_sums, summed, upload_bytes
 from feddr.engines.shared.client_store import ClientStore
 from feddr.engines.shared.compiled_clients import CompiledClients
-from feddr.engines.shared.errors import DivergedError, inaccurate, shorter, warn_inaccurate
+from feddr.engines.shared.errors import inaccurate, warn_inaccurate
 from feddr.engines.shared.evaluation import Evaluator
 from feddr.engines.shared.executor import ClientExecutor, ClientTask, ClientUpdate
-from feddr.engines.shared.measured import MetricSet
 from feddr.engines.shared.options import EngineOptions
-from feddr.engines.shared.recorder import Recorder
+from feddr.engines.shared.pieces import Layout
+from feddr.engines.shared.server import ServerRun
+from feddr.engines.shared.shards import ROOT, Node, Vector, fold, shard_of
 from feddr.engines.shared.state import RunState
-from feddr.history import History, Row
 from feddr.local import LocalSolver
 from feddr.problem import Problem
-from feddr.prox.compiled import compiled_prox
 from feddr.xla.thread_pool import ThreadPool
 
-PATIENCE = 1000
-"""Updates in a row that may be skipped; after so many, nobody sends anything that could be used."""
+Done = list[tuple[ClientTask, ClientUpdate]]
+"""Tasks, and what came of them."""
 
 
-class Run:
+class ClientSums(NamedTuple):
+    """What came of the tasks of a round: sums of uploads over shards, who is in them, and who was left out."""
+
+    sums: list[tuple[Node, Vector]]
+    accepted: Done
+    skipped: Done
+
+
+class Run(ServerRun):
     """Executes clients and server, and keeps the state of both.
 
     Parameters
@@ -46,74 +46,69 @@ class Run:
         What every engine may be asked. ``options.sampling`` has the probabilities that solvers need.
     pool
         The threads that compute clients.
+    layout
+        How passes go through the samples, where these are a part of the problem's.
     """
 
+    problem: Problem
+
     def __init__(
-        self, problem: Problem, algorithm: Algorithm, local: LocalSolver, options: EngineOptions, pool: ThreadPool
+        self,
+        problem: Problem,
+        algorithm: Algorithm,
+        local: LocalSolver,
+        options: EngineOptions,
+        pool: ThreadPool,
+        layout: Layout | None = None,
     ) -> None:
         if not isinstance(problem, Problem):
             raise ValueError(
                 f"The simulator compiles a loss written in JAX, got a {type(problem).__name__}; use feddr.reference, "
                 "or write the loss in JAX."
             )
-        self.problem, self.algorithm, self.local, self.options = problem, algorithm, local, options
-        self.dtype = options.dtype
-        evaluator = Evaluator(problem, self.dtype, pool)
-        metrics = MetricSet(problem, evaluator, options.chosen, options.per_client)
-        self.recorder = Recorder(evaluator, metrics, options.personal)
-        samples = evaluator.samples if problem.data.on_demand is None else None
+        self.evaluator = Evaluator(problem, options.dtype, pool, layout)
+        state = RunState(
+            algorithm.server(tree.cast(tree.cast(problem.init, options.dtype), np.float64)),
+            ClientStore(options.client_memory),
+        )
+        super().__init__(problem, algorithm, local, options, self.evaluator, state)
+        samples = self.evaluator.samples if problem.data.on_demand is None else None
         self.clients = CompiledClients(problem, samples, local, self.dtype, algorithm.needs_gradient)
-        self.roles = Roles(algorithm, problem.client_weights)
-        self.prox = compiled_prox(problem.regulariser)
-        self.x0 = tree.cast(problem.init, self.dtype)
-        self.state = RunState(algorithm.server(tree.cast(self.x0, np.float64)), ClientStore(options.client_memory))
         probabilities = options.sampling.probabilities(problem.data.num_clients)
         self.executor = ClientExecutor(self.roles, self.clients, self.state, self.x0, probabilities, options.seed, pool)
-        self.accurate = True
         self._upload_bytes = 0
-        self._message: tuple[Any, ServerMessage] | None = None
-
-    @property
-    def history(self) -> History:
-        """The rows so far."""
-        return self.recorder.history
-
-    def message(self) -> ServerMessage:
-        """Return what the server broadcasts now; it is made once for each of its states."""
-        if self._message is None or self._message[0] is not self.state.server:
-            self._message = self.state.server, server_message(self.algorithm, self.state.server, self.dtype)
-        return self._message[1]
 
     def round(self, k: int, tasks: Sequence[ClientTask], upcoming: Callable[[], Iterable[int]] = tuple) -> set[int]:
-        """Let clients compute side by side, and then the server; where that fails, nothing has changed.
+        """Let clients compute side by side, and then the server; return the clients that were skipped."""
+        found = self.compute(k, tasks, [ROOT], upcoming)
+        for _, total in found.sums:
+            self.aggregate(summed(total, found.accepted[0][1].upload), k, last_good_round=k - 1)
+        for task, update in found.accepted:
+            self.commit(task.client, update, k)
+        for task, update in found.skipped:
+            self.skip(task, update)
+        return {task.client for task, _ in found.skipped}
 
-        ``upcoming`` returns the clients of the next round, as far as they are known. Returns the clients that were
-        skipped.
-        """
-        accepted: list[tuple[ClientTask, ClientUpdate]] = []
-        skipped: list[tuple[ClientTask, ClientUpdate]] = []
+    def compute(
+        self, k: int, tasks: Sequence[ClientTask], nodes: Sequence[Node], upcoming: Callable[[], Iterable[int]] = tuple
+    ) -> ClientSums:
+        """Let clients compute side by side, and add up their uploads for each of some nodes; no state changes."""
+        tasks = sorted(tasks, key=lambda task: task.client)
+        accepted: Done = []
+        skipped: Done = []
 
-        def arriving() -> Iterator[WeightedUpload]:
-            for task, update in zip(tasks, self.executor.execute(tasks, upcoming), strict=True):
-                accepted.append((task, update))
-                yield self.weighted(task.client, update)
+        def added() -> list[tuple[Node, Vector]]:
+            return list(fold(nodes, shard_sums(self.weighted(task.client, update) for task, update in accepted)))
 
-        uploads = weighted_sum(arriving()) if tasks else None
-        if uploads is not None and not finite(uploads.sum):
+        accepted = list(zip(tasks, self.executor.execute(tasks, upcoming), strict=True)) if tasks else []
+        sums = added()
+        if not finite([total for _, total in sums]):
             everybody, accepted = accepted, []
             for task, update in everybody:
                 good = self.check_upload(task, update, last_good_round=k - 1)
                 (accepted if good else skipped).append((task, update))
-            uploads = (
-                weighted_sum(self.weighted(task.client, update) for task, update in accepted) if accepted else None
-            )
-        if uploads is not None:
-            self.aggregate(uploads, k, last_good_round=k - 1)
-        for task, update in accepted:
-            self.commit(task.client, update, k)
-        for task, update in skipped:
-            self.skip(task, update)
-        return {task.client for task, _ in skipped}
+            sums = added()
+        return ClientSums(sums, accepted, skipped)
 
     def check_upload(self, task: ClientTask, update: ClientUpdate, last_good_round: int) -> bool:
         """Return whether an upload is finite; DivergedError where it is not and ``on_bad_client`` is "stop".
@@ -129,7 +124,8 @@ class Run:
     def weighted(self, i: int, update: ClientUpdate, factor: float = 1.0) -> WeightedUpload:
         """Return the upload of client i with its weights, as the server sums it up."""
         weight, share = float(self.roles.mean_weights[i]), float(self.roles.weights[i])
-        return WeightedUpload(weight, share, i not in self.state.updates, update.upload, factor)
+        shard = shard_of(i, len(self.roles.weights))
+        return WeightedUpload(shard, weight, share, i not in self.state.updates, update.upload, factor)
 
     def commit(self, i: int, update: ClientUpdate, k: int) -> None:
         """Store the new state of client i in round k; warn once of a prox that misses its stopping rule."""
@@ -148,59 +144,17 @@ class Run:
 
     def skip(self, task: ClientTask, update: ClientUpdate) -> None:
         """Skip an upload: the client's state, and what the server counts for it, stay as they were."""
-        self.state.skipped += 1
-        self.state.skipped_in_a_row += 1
         self._count_up(update)
-        if self.state.skipped_in_a_row >= PATIENCE:
-            raise DivergedError(
-                f"{PATIENCE} updates in a row held a NaN or an infinity and were skipped, the last of them client "
-                f"{task.client}'s in round {task.round}; {shorter(self.local, self.algorithm)}.",
-                task.client,
-                task.round,
-            )
-
-    def count_down(self, message: ServerMessage, clients: int) -> None:
-        """Count the bytes of a message that was broadcast to so many clients."""
-        self.state.bytes_down += clients * message.num_bytes
+        self.leave_out(task.client, task.round)
 
     def _count_up(self, update: ClientUpdate) -> None:
-        self._upload_bytes = self._upload_bytes or upload_bytes(
-            self.algorithm, update.upload, self.dtype
-        )  # the same for all
-        self.state.bytes_up += self._upload_bytes
+        self.state.bytes_up += self.upload_bytes(update)
         self.state.local_steps += int(update.solution.steps)
 
-    def aggregate(self, uploads: Uploads, k: int, last_good_round: int | None = None) -> None:
-        """Let the server compute in round k."""
-        server = self.roles.server.aggregate(self.state.server, uploads, self.prox)
-        if not finite(server.xbar):
-            raise DivergedError(
-                f"xbar is not finite after round {k}, though all uploads were. They are too large to add up, or "
-                f"the prox of {self.problem.regulariser} is wrong: {shorter(self.local, self.algorithm)}.",
-                None,
-                k,
-                last_good_round=last_good_round,
-            )
-        self.state.server = server
-
-    def evaluate(self, k: int, **columns: float) -> Row:
-        """Add a row to the history, unless f or its gradient is not finite, which ends the run."""
-        row = self.recorder.evaluate(k, self.state, **columns)
-        for name in ("f", "gradient_mapping"):
-            if not math.isfinite(getattr(row, name)):
-                raise diagnosis.metric(self, k, name, getattr(row, name))
-        self.recorder.add(row, self.state)
-        diagnosis.growth(self)
-        return row
-
-    def state_dict(self) -> encoding.Arrays:
-        """Return everything that the rest of the run depends on, but for the clients' states, as named arrays."""
-        return self.state.state_dict() | self.recorder.state_dict()
-
-    def load_state_dict(self, arrays: encoding.Arrays) -> None:
-        """Load what ``state_dict`` returned."""
-        self.state.load_state_dict(arrays)
-        self.recorder.load_state_dict(arrays)
+    def upload_bytes(self, update: ClientUpdate) -> int:
+        """Return the bytes of an upload, which are the same for all."""
+        self._upload_bytes = self._upload_bytes or upload_bytes(self.algorithm, update.upload, self.dtype)
+        return self._upload_bytes
 
     def load_clients(self, segments: Iterable[encoding.Arrays]) -> None:
         """Load the clients' states."""

@@ -1,0 +1,234 @@
+"""The workers of a run as actors of Ray: started on the machines of a cluster, asked, and replaced when they die."""
+
+import logging
+import os
+import platform
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from typing import Any
+
+from feddr.engines.workers import pickling
+from feddr.engines.workers.placement import Range
+from feddr.engines.workers.worker import Duty, Worker
+from feddr.storage import limits
+from feddr.validation import kinds, scalars
+
+OBJECT_STORE = 500_000_000
+"""Bytes for the objects of a Ray that is started here."""
+
+TRIES = 3
+"""Workers that may die in a row with one and the same call."""
+
+SCHEDULED = 60.0
+"""Seconds within which a new worker has cores of its own, if the cluster has any."""
+
+SAME = ("feddr", "jax", "jaxlib", "numpy", "optax")
+"""Packages whose versions must agree for results to have the same bits."""
+
+
+def versions() -> dict[str, str]:
+    """Return what must be the same on all machines, by name."""
+    return {"Python": platform.python_version(), **{name: version(name) for name in SAME}}
+
+
+class Actor:
+    """A worker in a process of its own."""
+
+    def meet(self) -> tuple[str, int, dict[str, str]]:
+        """Return the machine, the process and the versions there."""
+        return platform.node(), os.getpid(), versions()
+
+    def start(self, duty: Duty, threads: int) -> None:
+        """Make the worker."""
+        self.worker = Worker(duty, threads)
+
+    def call(self, method: str, *arguments: Any) -> Any:
+        """Call a method of the worker."""
+        return getattr(self.worker, method)(*arguments)
+
+
+@dataclass
+class Member:
+    """A worker as the driver sees it: its actor, its shards, its machine and process, and what it has done so far."""
+
+    actor: Any
+    shards: Range
+    machine: str = ""
+    process: int = 0
+    seconds: float = 0.0
+    replaced: int = 0
+
+
+@dataclass
+class Fleet:
+    """Workers on the machines of a cluster, each with its own shards.
+
+    Parameters
+    ----------
+    ray
+        The module.
+    duty
+        What all of them have to know.
+    part
+        From shards to the part of the problem that has their samples.
+    threads
+        Clients that each computes at a time.
+    options
+        Options of the actors: ``num_cpus``, ``num_gpus``, ``resources``.
+    """
+
+    ray: Any
+    duty: Duty
+    part: Callable[[int, int], Any]
+    threads: int
+    options: dict[str, Any]
+    members: list[Member] = field(default_factory=list)
+    restore: Callable[[int], Any] = int  # until a run says how the clients of a worker are restored
+    sent: int = 0
+    received: int = 0
+
+    def start(self, shards: list[Range]) -> None:
+        """Start a worker for each block of shards, all at the same time."""
+        pickling.register(self.ray)
+        self._duty = self.ray.put(self.duty)
+        self.members = [Member(self._actor(self.options), block) for block in shards]
+        self._settle(self.members)
+
+    def close(self) -> None:
+        """End all workers."""
+        for member in self.members:
+            self.ray.kill(member.actor)
+
+    def ask(self, calls: Mapping[int, tuple[Any, ...]]) -> dict[int, Any]:
+        """Call a method of some workers at the same time, each with its arguments; a worker that dies is replaced."""
+        under_way = {self.members[j].actor.call.remote(*call): j for j, call in calls.items()}
+        found: dict[int, Any] = {}
+        tries = dict.fromkeys(calls, 0)
+        while under_way:
+            # With a timeout, so that Ctrl-C is noticed.
+            ready, _ = self.ray.wait(list(under_way), num_returns=1, timeout=0.5)
+            for reference in ready:
+                j = under_way.pop(reference)
+                try:
+                    found[j] = self._get(reference)
+                except self._deaths as death:
+                    tries[j] += 1
+                    self._replace(j, tries[j], death)
+                    under_way[self.members[j].actor.call.remote(*calls[j])] = j
+        return found
+
+    def tell(self, j: int, *call: Any) -> Any:
+        """Call a method of one worker, which is not replaced here."""
+        return self._get(self.members[j].actor.call.remote(*call))
+
+    def _get(self, reference: Any) -> Any:
+        try:
+            return self.ray.get(reference)
+        except self.ray.exceptions.RayTaskError as error:
+            raise error.cause from None
+
+    @property
+    def _deaths(self) -> tuple[type[BaseException], ...]:
+        errors = self.ray.exceptions
+        return errors.RayActorError, errors.WorkerCrashedError, errors.ObjectLostError
+
+    def _actor(self, options: dict[str, Any]) -> Any:
+        return self.ray.remote(Actor).options(**options).remote()
+
+    def _settle(self, members: list[Member]) -> None:
+        """Wait for actors to be there, compare their versions, and give them their shards, all at the same time."""
+        for member, met in [(member, member.actor.meet.remote()) for member in members]:
+            member.machine, member.process, there = self._get(met)
+            check_versions(member.machine, there)
+        begun = [member.actor.start.remote(self._duty, self.threads) for member in members]
+        begun += [member.actor.call.remote("assign", self.part(*member.shards), member.shards) for member in members]
+        for reference in begun:
+            self._get(reference)
+
+    def _replace(self, j: int, tries: int, death: BaseException) -> None:
+        """Put a new worker into the place of one that died, on whatever machine is left, and restore its clients."""
+        while True:
+            if tries > TRIES:
+                raise RuntimeError(
+                    f"Worker {j} died {TRIES} times in a row ({type(death).__name__}), the last on "
+                    f"{self.members[j].machine}; look at its memory, or give it fewer clients with more workers."
+                ) from death
+            member = self.members[j]
+            try:
+                self.ray.kill(member.actor)
+                member.actor = self._actor(self.options)
+                if not self.ray.wait([member.actor.meet.remote()], timeout=SCHEDULED)[0]:
+                    # Its machine is gone, and no other has cores left: it shares those of another worker.
+                    self.ray.kill(member.actor)
+                    member.actor = self._actor(self.options | {"num_cpus": 0})
+                member.replaced += 1
+                self._settle([member])
+                self.restore(j)
+            except self._deaths as error:
+                tries, death = tries + 1, error
+            else:
+                return
+
+
+def check_versions(machine: str, there: Mapping[str, str]) -> None:
+    """Refuse a machine with other versions than those of the driver."""
+    here = versions()
+    other = [f"{name} {there[name]} (here {here[name]})" for name in here if there[name] != here[name]]
+    if other:
+        raise ValueError(
+            f"All machines need the same versions for the same bits, {machine} has {', '.join(other)}; install the "
+            "same there."
+        )
+
+
+@contextmanager
+def connected(address: str | None, cpus: int) -> Iterator[Any]:
+    """Connect to a Ray cluster, or start one here; one that this process is connected to is used, and left open.
+
+    One that is started has so many cores, or as many as the machine where that is more.
+    """
+    try:
+        import ray
+    except ModuleNotFoundError:
+        raise kinds.missing("simulate_cluster", "ray", "'feddr[ray]'") from None
+    if ray.is_initialized():
+        yield ray
+        return
+    here: dict[str, Any] = {}
+    if address is None or address == "local":
+        address = "local"
+        here = {"num_cpus": max(cpus, limits.cores()), "include_dashboard": False, "object_store_memory": OBJECT_STORE}
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)  # Ray's own plans
+            ray.init(address=address, log_to_driver=False, logging_level=logging.WARNING, **here)
+    except (ConnectionError, ValueError, RuntimeError) as error:
+        raise ValueError(
+            f'address must be that of a Ray cluster, or "local" for one that is started here, got {address!r}: {error}'
+        ) from None
+    try:
+        yield ray
+    finally:
+        ray.shutdown()
+
+
+def actor_options(threads: int, resources: Mapping[str, float] | None) -> dict[str, Any]:
+    """Return the options of actors with so many threads each, and ``resources`` such as ``{"gpu": 0.25}``.
+
+    Examples
+    --------
+    >>> actor_options(1, {"gpu": 0.25})
+    {'num_cpus': 1, 'num_gpus': 0.25}
+    """
+    found: dict[str, Any] = {"num_cpus": threads}
+    others = {}
+    for name, amount in (resources or {}).items():
+        amount = float(scalars.number(f"resources[{name!r}]", amount))
+        if name in ("cpu", "gpu"):
+            found[f"num_{name}s"] = amount
+        else:
+            others[name] = amount
+    return found | ({"resources": others} if others else {})

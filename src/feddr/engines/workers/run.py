@@ -1,0 +1,284 @@
+"""The driver's side of a run on workers: draws nothing, computes no client, and holds one sum at a time."""
+
+import itertools
+from collections.abc import Callable, ItemsView, Iterable, Iterator, MutableMapping, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from numpy.typing import NDArray
+
+from feddr import tree
+from feddr.algorithms import Algorithm
+from feddr.algorithms.algorithm import ProblemLike
+from feddr.checkpoint import encoding
+from feddr.checkpoint.manager import CheckpointManager
+from feddr.engines.clock.round_clock import placeholder_upload
+from feddr.engines.shared.aggregation import summed
+from feddr.engines.shared.client_store import ClientStore
+from feddr.engines.shared.errors import DivergedError, warn_inaccurate
+from feddr.engines.shared.evaluation import Kind
+from feddr.engines.shared.executor import ClientTask
+from feddr.engines.shared.means import metrics, personal_means
+from feddr.engines.shared.options import EngineOptions
+from feddr.engines.shared.pieces import Part
+from feddr.engines.shared.server import ServerRun
+from feddr.engines.shared.shards import ROOT, SHARDS, Vector, first_client, fold, shard_of
+from feddr.engines.shared.state import RunState
+from feddr.engines.workers.fleet import Fleet
+from feddr.engines.workers.recovery import Recovery, owned
+from feddr.engines.workers.worker import NodeSums, Report, batched
+from feddr.local import LocalSolver, Solution
+from feddr.tree import Tree
+
+SEGMENT = 32 * 2**20
+"""Bytes of client states that travel at a time, about."""
+
+REPLAYED = 20
+"""Rounds that a new worker is asked to compute again at a time."""
+
+
+class ClusterRun(ServerRun):
+    """A run whose clients compute on workers.
+
+    Parameters
+    ----------
+    fleet
+        The workers, each of which has its shards.
+    """
+
+    def __init__(
+        self, problem: ProblemLike, algorithm: Algorithm, local: LocalSolver, options: EngineOptions, fleet: Fleet
+    ) -> None:
+        self.fleet, self.through = fleet, -1
+        self.firsts = [first_client(shard, problem.data.num_clients) for shard in range(SHARDS + 1)]
+        x0 = tree.cast(problem.init, options.dtype)
+        state = RunState(algorithm.server(tree.cast(x0, np.float64)))
+        super().__init__(problem, algorithm, local, options, ClusterEvaluator(self, problem, options.dtype), state)
+        self.first_state = algorithm.client(self.x0, self.message().content)
+        self.stateful = bool(tree.leaves(self.first_state))
+        self.recovery = Recovery(options.client_memory)
+        self.template = placeholder_upload(self)
+        self.state.clients = RemoteClients(self)
+        fleet.restore = self._restore
+
+    def attach(self, checkpoints: CheckpointManager) -> None:
+        """Learn where the state of the run is saved: states that a worker loses are taken from there."""
+        self.recovery.checkpoints = checkpoints
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What the settings of a result say of where clients computed."""
+        fleet = self.fleet
+        workers = [
+            {
+                "machine": member.machine,
+                "process": member.process,
+                "shards": list(member.shards),
+                "clients": self._clients_of(j)[1] - self._clients_of(j)[0],
+                "seconds": round(member.seconds, 3),
+                "replaced": member.replaced,
+            }
+            for j, member in enumerate(fleet.members)
+        ]
+        return {"cluster": {"workers": workers, "threads": fleet.threads, "bytes": fleet.sent + fleet.received}}
+
+    def round(self, k: int, tasks: Sequence[ClientTask], upcoming: Callable[[], Iterable[int]] = tuple) -> set[int]:
+        """Let clients compute on their workers, and then the server; return the clients that were skipped."""
+        if not tasks:
+            return set()
+        message = tasks[0].message
+        active, soon = (self._by_worker(clients) for clients in ([task.client for task in tasks], upcoming()))
+        sent = self.fleet.ray.put(message)
+        calls = {j: ("round", self.through, k, sent, own, soon.get(j, [])) for j, own in active.items()}
+        reports = self.fleet.ask(calls)
+        self.fleet.sent += len(calls) * _bytes(message)
+        failed = [report.failed for report in reports.values() if report.failed is not None]
+        if failed:
+            raise DivergedError(*min(failed, key=lambda arguments: arguments[1]))
+        for total in self.total([reports[j].sums for j in sorted(reports)]):
+            self.aggregate(summed(total, self.template), k, last_good_round=k - 1)
+        skipped = self._count(k, active, reports)
+        self.through = k
+        if self.stateful:
+            everybody = np.array(sorted(task.client for task in tasks), np.int64)
+            self.recovery.add(k, message, everybody, frozenset(skipped))
+        for i in sorted(skipped):
+            self.leave_out(i, k)
+        return skipped
+
+    def total(self, sums: Iterable[NodeSums]) -> list[Vector]:
+        """Return the sum over all shards, given those of each worker in order; empty where there is nothing to add."""
+        sent = list(itertools.chain.from_iterable(sums))
+        self.fleet.received += sum(vector.nbytes for _, vector in sent)
+        return [total for _, total in fold([ROOT], sent)]
+
+    def _count(self, k: int, active: dict[int, list[int]], reports: dict[int, Report]) -> set[int]:
+        """Count what was done in a round, and return the clients that were skipped."""
+        state, skipped = self.state, {i for report in reports.values() for i in report.skipped}
+        for j, report in sorted(reports.items()):
+            self.fleet.members[j].seconds += report.seconds
+            state.bytes_up += len(active[j]) * report.upload_bytes
+            state.local_steps += report.steps
+            state.prox_error = float(np.fmax(state.prox_error, report.prox_error))
+            if self.accurate and report.inaccurate is not None:
+                self.accurate = False
+                client, error, steps = report.inaccurate
+                warn_inaccurate(Solution(None, steps, error), client, k, self.local, self.algorithm)
+            for i in active[j]:
+                if i not in skipped:
+                    state.updates[i] = state.updates.get(i, 0) + 1
+                    state.meet(i, report.met.get(i))
+                    state.skipped_in_a_row = 0
+        return skipped
+
+    def load_clients(self, segments: Iterable[encoding.Arrays]) -> None:
+        """Send the clients' states of a checkpoint to their workers."""
+        for segment in segments:
+            parts = {j: owned(segment, *self._clients_of(j)) for j in range(len(self.fleet.members))}
+            for j, part in parts.items():
+                if len(part["clients"]):
+                    self.fleet.tell(j, "load", [part], {})
+
+    def load_state_dict(self, arrays: encoding.Arrays) -> None:
+        """Load what ``state_dict`` returned, and tell workers how many updates their clients have made."""
+        super().load_state_dict(arrays)
+        for j in range(len(self.fleet.members)):
+            self.fleet.tell(j, "load", [], self._updates_of(j))
+
+    def gather(self) -> None:
+        """Take the clients' states over from the workers, which are about to end."""
+        states = ClientStore(self.options.client_memory)
+        states.update(self.state.clients.items())
+        self.state.clients = states
+
+    def _restore(self, j: int) -> None:
+        """Make the states of a worker's clients again, in a new worker."""
+        clients = self._clients_of(j)
+        if not self.stateful:
+            self.fleet.tell(j, "load", [], self._updates_of(j))
+            return
+        self.fleet.tell(j, "load", *self.recovery.start(*clients))
+        past = self.recovery.since(*clients)
+        while some := list(itertools.islice(past, REPLAYED)):
+            self.fleet.tell(j, "replay", some)
+
+    def _updates_of(self, j: int) -> dict[int, int]:
+        first, last = self._clients_of(j)
+        return {i: count for i, count in self.state.updates.items() if first <= i < last}
+
+    def _clients_of(self, j: int) -> tuple[int, int]:
+        """Return the first client of a worker, and the one after its last."""
+        start, stop = self.fleet.members[j].shards
+        return self.firsts[start], self.firsts[stop]
+
+    def worker_of(self, client: int) -> int:
+        """Return the worker that has a client."""
+        shard = shard_of(client, self.firsts[-1])
+        return next(j for j, member in enumerate(self.fleet.members) if shard < member.shards[1])
+
+    def _by_worker(self, clients: Iterable[int]) -> dict[int, list[int]]:
+        """Return clients in order, by worker."""
+        found = np.sort(np.fromiter(clients, np.int64))
+        bounds = np.searchsorted(found, [self._clients_of(j)[0] for j in range(1, len(self.fleet.members))])
+        return {j: own.tolist() for j, own in enumerate(np.split(found, bounds)) if len(own)}
+
+
+class ClusterEvaluator:
+    """Evaluates the global model on the samples that workers have, each on its own."""
+
+    def __init__(self, run: ClusterRun, problem: ProblemLike, dtype: Any) -> None:
+        self.run, self.problem, self.dtype = run, problem, dtype
+        self._g = jax.jit(problem.regulariser.value)
+
+    def at(self, xbar: Tree) -> dict[str, float]:
+        """Return F, f, g, the losses and accuracies, the gradient mapping and the sparsity at xbar."""
+        x = tree.cast(xbar, self.dtype)
+        (train,) = self._sums(x, "train", True)
+        tested = self.problem.data.test is not None and self.problem.data.test.num_samples
+        test = self._sums(x, "test", False) if tested else []
+        return metrics(self.problem, x, train, test[0] if test else None, self._g)
+
+    def personal(self, models: Iterable[tuple[int, Tree]]) -> dict[str, float]:
+        """Return the means over the clients' own models, which are where they are."""
+        del models
+        found = self._ask("personal")
+        return personal_means(self.problem, itertools.chain.from_iterable(found))
+
+    def each(self, xbar: Tree, part: Part, kind: Kind) -> NDArray[Any]:
+        """Return the outputs, the loss or the right predictions at xbar of each sample of a part."""
+        found = self._ask("each", self._sent(tree.cast(xbar, self.dtype)), part, kind)
+        self.run.fleet.received += sum(values.nbytes for values in found)
+        return np.concatenate([values for values in found if len(values)] or [np.zeros(0)])
+
+    def _sums(self, x: Tree, part: Part, gradient: bool) -> list[Vector]:
+        return self.run.total(self._ask("sums", self._sent(x), part, gradient))
+
+    def _sent(self, x: Tree) -> Any:
+        self.run.fleet.sent += len(self.run.fleet.members) * _bytes(x)
+        return self.run.fleet.ray.put(x)
+
+    def _ask(self, method: str, *arguments: Any) -> list[Any]:
+        fleet = self.run.fleet
+        found = fleet.ask(dict.fromkeys(range(len(fleet.members)), (method, self.run.through, *arguments)))
+        return [found[j] for j in sorted(found)]
+
+
+class RemoteClients(MutableMapping[int, Any]):
+    """The clients' states where they are, on workers; reading one fetches it."""
+
+    def __init__(self, run: ClusterRun) -> None:
+        self.run = run
+        each = sum(np.asarray(leaf).nbytes for leaf in tree.leaves(run.first_state))
+        self._at_a_time = min(max(SEGMENT // max(each, 1), 1), 10_000)
+
+    def __getitem__(self, client: int) -> Any:
+        if client not in self.run.state.updates:
+            raise KeyError(client)
+        return self._fetch(self.run.worker_of(client), [client])[client]
+
+    def __setitem__(self, client: int, state: Any) -> None:
+        raise TypeError("The states of clients are with their workers, and cannot be replaced from here.")
+
+    def __delitem__(self, client: int) -> None:
+        raise TypeError("A client's state is replaced, never removed.")
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(sorted(self.run.state.updates))
+
+    def __len__(self) -> int:
+        return len(self.run.state.updates)
+
+    def __contains__(self, client: object) -> bool:
+        return client in self.run.state.updates
+
+    def items(self) -> ItemsView[int, Any]:
+        """Return the clients with their states, which are fetched some at a time."""
+        return States(self)
+
+    def fetched(self) -> Iterator[tuple[int, Any]]:
+        """Yield the clients with their states, in order."""
+        for j, own in self.run._by_worker(self).items():
+            for some in batched(own, self._at_a_time):
+                yield from self._fetch(j, some).items()
+
+    def _fetch(self, j: int, clients: list[int]) -> dict[int, Any]:
+        found: dict[int, Any] = {}
+        segments = self.run.fleet.ask({j: ("states", self.run.through, clients)})[j]
+        encoding.fill(found, self.run.first_state, segments)
+        return found
+
+
+class States(ItemsView[int, Any]):
+    """Clients with their states, fetched some at a time."""
+
+    def __init__(self, clients: RemoteClients) -> None:
+        super().__init__(clients)
+        self.clients = clients
+
+    def __iter__(self) -> Iterator[tuple[int, Any]]:
+        return self.clients.fetched()
+
+
+def _bytes(a: Tree) -> int:
+    return sum(np.asarray(leaf).nbytes for leaf in tree.leaves(a))

@@ -1,0 +1,71 @@
+"""Workers in this process, without Ray: what they are asked goes through their methods, and they can be made to die."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from feddr.engines import cluster
+from feddr.engines.workers.fleet import Fleet, Member
+from feddr.engines.workers.placement import Range
+from feddr.engines.workers.worker import Worker
+
+FLEETS: list["InProcess"] = []
+"""Those of the runs of a test, in order."""
+
+
+class InProcess(Fleet):
+    """A fleet whose actors are workers; ``deaths`` are the calls of ``round``, by number, in which a worker dies."""
+
+    deaths: Mapping[int, int] = {}
+
+    def start(self, shards: list[Range]) -> None:
+        """Make the workers."""
+        FLEETS.append(self)
+        self.rounds = 0
+        self.members = [Member(self._worker(block), block, "here") for block in shards]
+
+    def close(self) -> None:
+        """Nothing has to be ended."""
+
+    def ask(self, calls: Mapping[int, tuple[Any, ...]]) -> dict[int, Any]:
+        """Call workers one after the other; one that dies has computed, and nobody hears of it."""
+        self.rounds += any(call[0] == "round" for call in calls.values())
+        found = {}
+        for j, call in calls.items():
+            answer = self.tell(j, *call)
+            if call[0] == "round" and self.deaths.get(self.rounds) == j:
+                self.members[j].actor = self._worker(self.members[j].shards)
+                self.members[j].replaced += 1
+                self.restore(j)
+                answer = self.tell(j, *call)
+            found[j] = answer
+        return found
+
+    def tell(self, j: int, *call: Any) -> Any:
+        """Call a worker."""
+        return getattr(self.members[j].actor, call[0])(*call[1:])
+
+    def _worker(self, shards: Range) -> Worker:
+        worker = Worker(self.duty, threads=1)
+        worker.assign(self.part(*shards), shards)
+        return worker
+
+
+@contextmanager
+def without_ray(address: str | None, cpus: int) -> Iterator[Any]:
+    """Stand in for a connection to Ray: objects stay what they are."""
+    del address, cpus
+    yield SimpleNamespace(put=lambda value: value, nodes=lambda: [{"Alive": True, "Resources": {"CPU": 64.0}}])
+
+
+@pytest.fixture
+def in_process(monkeypatch: pytest.MonkeyPatch) -> type[InProcess]:
+    """Let ``simulate_cluster`` have its workers in this process."""
+    FLEETS.clear()
+    monkeypatch.setattr(InProcess, "deaths", {})
+    monkeypatch.setattr(cluster, "Fleet", InProcess)
+    monkeypatch.setattr(cluster, "connected", without_ray)
+    return InProcess

@@ -1,0 +1,103 @@
+"""Runs on workers have the bits of ``simulate``, whatever the number of workers, and whoever of them dies when."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import feddr
+from tests.engines.workers.in_process import FLEETS, InProcess, in_process
+from tests.engines.workers.small_runs import arguments, assert_same, problem
+
+__all__ = ["in_process"]
+
+FEDDR = feddr.FedDR(eta=1.0, alpha=1.5)
+
+pytestmark = pytest.mark.usefixtures("in_process")
+
+
+@pytest.mark.parametrize("precision", ["float32", "float64"])
+def test_any_number_of_workers_has_the_bits_of_one_machine(precision: str) -> None:
+    expected = feddr.simulate(problem(), FEDDR, **arguments(precision=precision))
+    for workers in (1, 2, 5):
+        found = feddr.simulate_cluster(problem(), FEDDR, workers=workers, **arguments(precision=precision))
+        assert_same(expected, found)
+        assert len(FLEETS[-1].members) == workers
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "changes"),
+    [
+        (feddr.FedAvg(), {}),
+        (feddr.FedDR(eta=1.0, init="full"), {"rounds": 2}),
+        (feddr.FedDR(eta=0.05, alpha=1.0), {"local": feddr.local.Accelerated(1e-3), "rounds": 2}),
+        (feddr.FedDR(eta=1.0), {"clock": feddr.Clock(feddr.delays.UniformSpeed(1.0, 2.0), deadline=7.0)}),
+    ],
+    ids=["without-states", "full-start", "certified-solver", "clock"],
+)
+def test_other_ways_to_run(algorithm: Any, changes: dict[str, Any]) -> None:
+    common = arguments(personal=False, per_client=False, metrics=(), **changes)
+    g = feddr.Problem.classification if isinstance(algorithm, feddr.FedAvg) else None
+    one = problem() if g is None else g(feddr.models.mlp([4, 5, 3]), problem().data)
+    assert_same(feddr.simulate(one, algorithm, **common), feddr.simulate_cluster(one, algorithm, workers=3, **common))
+
+
+def test_fewer_clients_than_shards_and_workers() -> None:
+    common = arguments(sampling=feddr.sampling.Full(), rounds=2)
+    expected = feddr.simulate(problem(3), FEDDR, **common)
+    assert_same(expected, feddr.simulate_cluster(problem(3), FEDDR, workers=5, **common))
+    assert len(FLEETS[-1].members) == 3
+
+
+def test_samples_on_demand() -> None:
+    def make(i: int) -> dict[str, Any]:
+        rng = np.random.default_rng(i)
+        return {"x": rng.normal(size=(3, 4)).astype(np.float32), "y": rng.integers(0, 3, 3)}
+
+    data = feddr.FederatedData.generated(make, sizes=np.full(100_000, 3), panel=50)
+    one = feddr.Problem.classification(feddr.models.mlp([4, 5, 3]), data)
+    common = arguments(rounds=2, personal=False)
+    assert_same(feddr.simulate(one, FEDDR, **common), feddr.simulate_cluster(one, FEDDR, workers=2, **common))
+
+
+@pytest.mark.parametrize("checkpoint", [False, True])
+def test_a_worker_that_dies_in_mid_round_changes_no_bit(
+    checkpoint: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(InProcess, "deaths", {2: 0, 4: 1, 5: 0})
+    common = arguments(rounds=6)
+    kept = feddr.Checkpoint(tmp_path / "kept", every=3) if checkpoint else None
+    found = feddr.simulate_cluster(problem(), FEDDR, workers=2, checkpoint=kept, **common)
+    assert [member.replaced for member in FLEETS[-1].members] == [2, 1]
+    assert_same(feddr.simulate(problem(), FEDDR, **common), found)
+
+
+def test_runs_resume_from_each_others_checkpoints(tmp_path: Path) -> None:
+    expected = feddr.simulate(problem(), FEDDR, **arguments(rounds=6))
+    engines: list[Any] = [feddr.simulate, feddr.simulate_cluster]
+    for j, (first, second) in enumerate([engines, engines[::-1], [engines[1]] * 2]):
+        kept = feddr.Checkpoint(tmp_path / str(j), every=1)
+        first(problem(), FEDDR, **arguments(rounds=3), checkpoint=kept)
+        resumed = feddr.Checkpoint(tmp_path / str(j), every=1, resume=True)
+        found = second(problem(), FEDDR, **arguments(rounds=6), checkpoint=resumed)
+        # The last row of three rounds is one that a run of six does not have.
+        np.testing.assert_array_equal(found.history.column("F")[-1], expected.history.column("F")[-1])
+        assert all(np.array_equal(found.params[name], expected.params[name]) for name in expected.params)
+
+
+def test_a_client_that_sends_nothing_finite_is_named_or_skipped_alike() -> None:
+    one = problem()
+    one.data.train.samples["x"][one.data.train.offsets[5]] = np.inf
+    common = arguments(sampling=feddr.sampling.Full(), rounds=2, personal=False, per_client=False, metrics=())
+    errors = []
+    for engine in (feddr.simulate, feddr.simulate_cluster):
+        with pytest.raises(feddr.DivergedError) as caught:
+            engine(one, FEDDR, **common)
+        errors.append((str(caught.value), caught.value.client, caught.value.round, caught.value.step))
+    assert errors[0] == errors[1]
+
+
+def test_certificates_are_refused() -> None:
+    with pytest.raises(ValueError, match="use simulate"):
+        feddr.simulate_cluster(problem(), FEDDR, certify=True, **arguments())

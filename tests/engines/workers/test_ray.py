@@ -1,0 +1,164 @@
+"""Real workers of a real Ray: several of them, on two nodes, killed in mid-round; ``make test-cluster`` runs these."""
+
+import os
+import signal
+import subprocess
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import feddr
+from feddr.engines import cluster
+from feddr.engines.workers import fleet as fleets
+from tests.engines.workers.small_runs import arguments, assert_same, problem
+
+ray = pytest.importorskip("ray", reason="pip install 'feddr[ray]'")
+
+pytestmark = pytest.mark.cluster
+
+FEDDR = feddr.FedDR(eta=1.0, alpha=1.5)
+QUIET: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
+
+
+@pytest.fixture(scope="module")
+def two_nodes() -> Iterator[Any]:
+    """Give a Ray of two nodes, the second of which may be removed; both are on this machine."""
+    from ray.cluster_utils import Cluster
+
+    memory = {"object_store_memory": 100_000_000}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        nodes = Cluster(initialize_head=True, head_node_args={"num_cpus": 3, "include_dashboard": False, **memory})
+        nodes.other = nodes.add_node(num_cpus=2, **memory)
+        ray.init(address=nodes.address, **QUIET)
+    try:
+        yield nodes
+    finally:
+        ray.shutdown()
+        nodes.shutdown()
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> list[fleets.Fleet]:
+    """Give the fleets that are started."""
+    found: list[fleets.Fleet] = []
+
+    class Recorded(fleets.Fleet):
+        def start(self, shards: Any) -> None:
+            found.append(self)
+            super().start(shards)
+
+    monkeypatch.setattr(cluster, "Fleet", Recorded)
+    return found
+
+
+def on_demand(make_first: Callable[[int], None] = int) -> feddr.Problem:  # type: ignore[assignment]
+    """Return a problem of 10^5 clients that make their samples when these are needed; a function is called before."""
+
+    def make(i: int) -> dict[str, Any]:
+        make_first(i)
+        rng = np.random.default_rng(i)
+        return {"x": rng.normal(size=(3, 4)).astype(np.float32), "y": rng.integers(0, 3, 3)}
+
+    data = feddr.FederatedData.generated(make, sizes=np.full(100_000, 3), panel=50)
+    return feddr.Problem.classification(feddr.models.mlp([4, 5, 3]), data)
+
+
+@pytest.mark.usefixtures("two_nodes")
+@pytest.mark.parametrize("workers", [2, 5])
+def test_workers_on_two_nodes_have_the_bits_of_one_machine(workers: int) -> None:
+    for precision in ("float32", "float64"):
+        common = arguments(precision=precision)
+        found = feddr.simulate_cluster(problem(), FEDDR, workers=workers, threads=1, **common)
+        assert_same(feddr.simulate(problem(), FEDDR, **common), found)
+
+
+@pytest.mark.usefixtures("two_nodes")
+def test_a_worker_that_is_killed_in_mid_round_changes_no_bit(tmp_path: Path, started: list[fleets.Fleet]) -> None:
+    """One of 10^5 clients kills the process that makes its samples, with SIGKILL, once."""
+    flag, driver = tmp_path / "kill", os.getpid()
+    common = arguments(rounds=5, personal=False, sampling=feddr.sampling.Uniform(50))
+
+    def kill(i: int) -> None:
+        if i >= 60_000 and os.getpid() != driver and flag.exists():
+            flag.unlink()
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def callback(progress: Any) -> None:
+        if progress.round == 2:
+            flag.touch()
+
+    expected = feddr.simulate(on_demand(), FEDDR, **common)
+    found = feddr.simulate_cluster(on_demand(kill), FEDDR, workers=2, threads=1, callback=callback, **common)
+    assert [member.replaced for member in started[0].members] == [0, 1]
+    assert_same(expected, found)
+
+
+def test_a_node_that_is_lost_changes_no_bit(two_nodes: Any, started: list[fleets.Fleet], tmp_path: Path) -> None:
+    """There are five workers on two nodes with five cores; those of the lost node go on where no core is free."""
+    common = arguments(rounds=5)
+
+    def callback(progress: Any) -> None:
+        if progress.round == 3:
+            two_nodes.remove_node(two_nodes.other, allow_graceful=False)
+
+    kept = feddr.Checkpoint(tmp_path / "kept", every=2)
+    patience, fleets.SCHEDULED = fleets.SCHEDULED, 10.0
+    try:
+        found = feddr.simulate_cluster(
+            problem(), FEDDR, workers=5, threads=1, callback=callback, checkpoint=kept, **common
+        )
+    finally:
+        fleets.SCHEDULED = patience
+        two_nodes.other = two_nodes.add_node(num_cpus=2, object_store_memory=100_000_000)
+    assert sum(member.replaced for member in started[0].members) == 2
+    assert_same(feddr.simulate(problem(), FEDDR, **common), found)
+
+
+DRIVER = """
+import os, signal, sys, feddr
+from tests.engines.workers.small_runs import arguments, problem
+
+def callback(progress):
+    if progress.round == 3:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+kept = feddr.Checkpoint(sys.argv[1], every=1)
+common = arguments(rounds=5, workers=2, threads=1, callback=callback, checkpoint=kept)
+feddr.simulate_cluster(problem(), feddr.FedDR(eta=1.0, alpha=1.5), **common)
+"""
+
+
+def test_a_driver_that_is_killed_resumes_here(tmp_path: Path) -> None:
+    folder = tmp_path / "kept"
+    killed = subprocess.run([sys.executable, "-c", DRIVER, str(folder)], check=False, cwd=Path(__file__).parents[3])
+    assert killed.returncode == -signal.SIGKILL
+    resumed = feddr.Checkpoint(folder, every=1, resume=True)
+    found = feddr.simulate(problem(), FEDDR, checkpoint=resumed, **arguments(rounds=5))
+    assert_same(feddr.simulate(problem(), FEDDR, **arguments(rounds=5)), found)
+
+
+@pytest.mark.usefixtures("two_nodes")
+def test_other_versions_are_refused_with_their_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    there = fleets.versions()
+    monkeypatch.setattr(fleets, "versions", lambda: there | {"jax": "0.0.1", "Python": "2.7"})
+    with pytest.raises(ValueError, match=r"Python .* \(here 2.7\), jax .* \(here 0.0.1\); install the same there"):
+        feddr.simulate_cluster(problem(), FEDDR, workers=1, threads=1, **arguments())
+
+
+@pytest.mark.usefixtures("two_nodes")
+def test_more_workers_than_cores_are_refused() -> None:
+    with pytest.raises(ValueError, match="got 6 of 1 threads"):
+        feddr.simulate_cluster(problem(), FEDDR, workers=6, threads=1, **arguments())
+
+
+def test_no_cluster_at_an_address_is_said() -> None:
+    if ray.is_initialized():
+        pytest.skip("this process is connected to a Ray already, which is then used")
+    with pytest.raises(ValueError, match="address must be that of a Ray cluster"):
+        feddr.simulate_cluster(problem(), FEDDR, address="nonsense://", **arguments())
