@@ -46,6 +46,16 @@ def lasso(problem: feddr.Problem, strength: float) -> Vector:
     return np.asarray(model.coef_)
 
 
+def l1_logistic(problem: feddr.Problem, strength: float) -> Vector:
+    """The pooled solution, by scikit-learn."""
+    samples: Any = problem.data.train.samples
+    model = LogisticRegression(
+        l1_ratio=1.0, C=1.0 / strength, solver="saga", fit_intercept=False, tol=1e-12, max_iter=200_000
+    )
+    model.fit(samples["x"], samples["sign"], sample_weight=problem.sample_weights)
+    return np.asarray(model.coef_[0])
+
+
 def run(problem: feddr.Problem, algorithm: Algorithm, local: SGD, rounds: int, **more: Any) -> feddr.Result:
     more = {"precision": "float64", "evaluate_every": rounds, **more}
     return feddr.simulate(problem, algorithm, local=local, rounds=rounds, **more)
@@ -93,12 +103,7 @@ def test_l1_logistic_with_one_step_reaches_the_pooled_solution(algorithm: Algori
     strength = 0.02
     problem = classification(strength)
     result = run(problem, algorithm, SGD(lr=1.0, batch_size=None), 900)
-    samples: Any = problem.data.train.samples
-    model = LogisticRegression(
-        l1_ratio=1.0, C=1.0 / strength, solver="saga", fit_intercept=False, tol=1e-12, max_iter=200_000
-    )
-    model.fit(samples["x"], samples["sign"], sample_weight=problem.sample_weights)
-    assert np.max(np.abs(result.params - model.coef_[0])) < 1e-6
+    assert np.max(np.abs(result.params - l1_logistic(problem, strength))) < 1e-6
     assert result.history.last.gradient_mapping < 1e-7
 
 

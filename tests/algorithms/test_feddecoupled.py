@@ -1,10 +1,7 @@
 """FedDecoupled: the proximal gradient method with one step, and the pooled solution with many steps."""
 
-from typing import Any
-
 import numpy as np
 import pytest
-from sklearn.linear_model import LogisticRegression
 
 import feddr
 from feddr.local import SGD
@@ -13,6 +10,7 @@ from tests.algorithms.test_composite_methods import (
     batches,
     classification,
     iterates,
+    l1_logistic,
     lasso,
     regression,
     run,
@@ -84,12 +82,7 @@ def test_l1_logistic_reaches_the_pooled_solution() -> None:
     strength = 0.02
     problem = classification(strength)
     result = run(problem, feddr.FedDecoupled(), SGD(lr=0.25, epochs=4, batch_size=None), 900)
-    samples: Any = problem.data.train.samples
-    model = LogisticRegression(
-        l1_ratio=1.0, C=1.0 / strength, solver="saga", fit_intercept=False, tol=1e-12, max_iter=200_000
-    )
-    model.fit(samples["x"], samples["sign"], sample_weight=problem.sample_weights)
-    assert np.max(np.abs(result.params - model.coef_[0])) < 1e-6
+    assert np.max(np.abs(result.params - l1_logistic(problem, strength))) < 1e-6
     assert result.history.last.gradient_mapping < 1e-7
 
 
