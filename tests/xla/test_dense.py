@@ -97,4 +97,5 @@ def test_it_can_be_written_for_any_number_of_rows(size: tuple[int, int]) -> None
     weight = np.ones(size, np.float32)
     shape = jax.ShapeDtypeStruct((rows, size[0]), np.dtype(np.float32))  # type: ignore[no-untyped-call]
     written = export.export(jax.jit(lambda x: dense(x, weight)))(shape)
-    np.testing.assert_allclose(written.call(np.ones((5, size[0]), np.float32)), np.full((5, size[1]), size[0]))
+    found = written.call(np.ones((5, size[0]), np.float32))  # type: ignore[no-untyped-call]
+    np.testing.assert_allclose(found, np.full((5, size[1]), size[0]))
