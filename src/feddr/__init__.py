@@ -90,8 +90,8 @@ _HOMES = {
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 _MODULES = (
-    *("certify", "compress", "datasets", "delays", "estimators", "flower", "inference", "local", "metrics", "models"),
-    *("plots", "preparation", "prox", "sampling", "testing", "theory", "torch", "tune"),
+    *("certify", "compress", "config", "datasets", "delays", "estimators", "flower", "inference", "local", "metrics"),
+    *("models", "plots", "preparation", "prox", "sampling", "testing", "theory", "torch", "tune"),
 )
 
 __all__ = [

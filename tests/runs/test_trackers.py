@@ -156,3 +156,19 @@ def test_a_library_that_is_missing_is_named_before_anything_is_run(
     assert done.exit_code == 2
     assert done.stderr == f"feddr: {module} is needed and not installed; pip install 'feddr[{extra}]'.\n"
     assert [path.name for path in tmp_path.iterdir()] == ["tiny.toml"]
+
+
+def test_a_database_without_its_library_is_refused_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    mlflow = pytest.importorskip("mlflow", reason="mlflow-skinny is not installed")
+
+    def client(uri: str) -> None:
+        raise ModuleNotFoundError(f"No module for {uri}", name="sqlalchemy")
+
+    monkeypatch.setattr(mlflow, "MlflowClient", client)
+    with (
+        pytest.raises(
+            ValueError, match=r"MLflow needs sqlalchemy for sqlite:///a\.db, which is not installed; use a f"
+        ),
+        MLflow("sqlite:///a.db", "mine", "FedDR"),
+    ):
+        raise AssertionError

@@ -5,6 +5,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax import export
 
 from feddr.xla.dense import FEW_ROWS, FEW_WEIGHTS, SOME_ROWS, dense
 
@@ -87,3 +88,14 @@ def test_the_product_with_a_large_weight(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr("feddr.xla.dense.LARGE_WEIGHT", 99)
     np.testing.assert_allclose(dense(x, weight), x @ weight, rtol=1e-5, atol=1e-5)
     assert "([0], [0])" in str(jax.make_jaxpr(dense)(x, weight))
+
+
+@pytest.mark.parametrize("size", [(3, 2), (1200, 1000)], ids=["small", "large"])
+def test_it_can_be_written_for_any_number_of_rows(size: tuple[int, int]) -> None:
+    """As models are stored and exported: the number of rows is a symbol then."""
+    (rows,) = export.symbolic_shape("rows")
+    weight = np.ones(size, np.float32)
+    shape = jax.ShapeDtypeStruct((rows, size[0]), np.dtype(np.float32))  # type: ignore[no-untyped-call]
+    written = export.export(jax.jit(lambda x: dense(x, weight)))(shape)
+    found = written.call(np.ones((5, size[0]), np.float32))  # type: ignore[no-untyped-call]
+    np.testing.assert_allclose(found, np.full((5, size[1]), size[0]))

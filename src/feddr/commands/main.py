@@ -39,7 +39,7 @@ class Commands(TyperGroup):
             context, message = getattr(error, "ctx", None), error.format_message()
             remedy = "" if context is None else f" See {context.command_path} --help."
             if message:  # there is none where no words were given, and the help has been printed
-                complain(message + remedy)
+                complain(message + ("" if message.endswith((".", "?")) else ".") + remedy)
             sys.exit(error.exit_code)
         except (ValueError, OSError, MemoryError) as error:
             complain(reason(error))

@@ -120,6 +120,11 @@ class MLflow:
                 client.log_param(self._run, key, str(value)[:LONGEST])
         except MlflowException as error:
             raise ValueError(f"MLflow refuses {self.uri or 'its default tracking store'}: {error}") from None
+        except ModuleNotFoundError as error:  # of mlflow-skinny, which keeps no databases
+            raise ValueError(
+                f"MLflow needs {error.name} for {self.uri}, which is not installed; use a folder (file:...) or a "
+                "server, or pip install mlflow."
+            ) from None
         return self
 
     def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:

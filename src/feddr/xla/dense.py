@@ -27,7 +27,8 @@ def dense(x: jax.Array, weight: jax.Array) -> jax.Array:
 
 def _product(x: jax.Array, weight: jax.Array) -> jax.Array:
     """Return x @ weight; the library that XLA calls does not take a product over the first axis of both."""
-    if len(x) <= FEW_ROWS and weight.size > LARGE_WEIGHT:
+    rows = x.shape[0]  # a symbol, not a number, where a model is written for any number of rows
+    if weight.size > LARGE_WEIGHT and isinstance(rows, int) and rows <= FEW_ROWS:
         return jax.lax.dot_general(_computed(x.T), weight, (((0,), (0,)), ((), ())))
     return x @ weight
 
