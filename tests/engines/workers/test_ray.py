@@ -28,12 +28,13 @@ QUIET: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
 @pytest.fixture(scope="module")
 def two_nodes() -> Iterator[Any]:
     """Give a Ray of two nodes, the second of which may be removed; both are on this machine."""
-    from ray.cluster_utils import Cluster
+    from ray import cluster_utils
 
     memory = {"object_store_memory": 100_000_000}
+    make: Any = cluster_utils.Cluster
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        nodes = Cluster(initialize_head=True, head_node_args={"num_cpus": 3, "include_dashboard": False, **memory})
+        nodes = make(initialize_head=True, head_node_args={"num_cpus": 3, "include_dashboard": False, **memory})
         nodes.other = nodes.add_node(num_cpus=2, **memory)
         ray.init(address=nodes.address, **QUIET)
     try:
