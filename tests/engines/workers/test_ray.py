@@ -19,7 +19,8 @@ from tests.engines.workers.small_runs import arguments, assert_same, problem
 
 ray = pytest.importorskip("ray", reason="pip install 'feddr[ray]'")
 
-pytestmark = pytest.mark.cluster
+# Ray leaves files open, and starts the processes of a second node by a fork, of which JAX warns.
+pytestmark = [pytest.mark.cluster, pytest.mark.filterwarnings("ignore")]
 
 FEDDR = feddr.FedDR(eta=1.0, alpha=1.5)
 QUIET: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
@@ -117,7 +118,8 @@ def test_a_node_that_is_lost_changes_no_bit(two_nodes: Any, started: list[fleets
     finally:
         fleets.SCHEDULED = patience
         two_nodes.other = two_nodes.add_node(num_cpus=2, object_store_memory=100_000_000)
-    assert sum(member.replaced for member in started[0].members) == 2
+    # A new worker may be put on the lost node, too, until Ray has noticed.
+    assert sum(member.replaced > 0 for member in started[0].members) == 2
     assert_same(feddr.simulate(problem(), FEDDR, **common), found)
 
 
