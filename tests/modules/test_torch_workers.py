@@ -54,6 +54,7 @@ def test_workers_have_the_bits_of_one_and_the_numbers_of_the_reference(precision
 
 
 @pytest.mark.cluster
+@pytest.mark.filterwarnings("ignore")  # Ray leaves files open
 def test_a_problem_of_pytorch_on_real_workers() -> None:
     pytest.importorskip("ray", reason="pip install 'feddr[ray]'")
     found = feddr.simulate_cluster(problem(), FEDDR, address="local", workers=2, **COMMON)

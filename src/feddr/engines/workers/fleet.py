@@ -222,6 +222,7 @@ def connected(address: str | None, cpus: int) -> Iterator[Any]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FutureWarning)  # Ray's own plans
+            warnings.filterwarnings("ignore", "os.fork", RuntimeWarning)  # it becomes another program at once
             ray.init(address=address, log_to_driver=False, logging_level=logging.WARNING, **here)
     except (ConnectionError, ValueError, RuntimeError) as error:
         raise ValueError(

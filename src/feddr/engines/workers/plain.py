@@ -15,12 +15,12 @@ from feddr.engines.shared.evaluation import Kind
 from feddr.engines.shared.executor import ClientTask, ClientUpdate
 from feddr.engines.shared.means import PersonalSums
 from feddr.engines.shared.options import EngineOptions
-from feddr.engines.shared.pieces import Layout, Part, Piece, division
+from feddr.engines.shared.pieces import Layout, Part, RowRange, division
 from feddr.engines.shared.plain_clients import PlainClients
 from feddr.engines.shared.plain_evaluation import PlainEvaluator
 from feddr.engines.shared.randomness import client_rng, upload_draw
 from feddr.engines.shared.run import Run
-from feddr.engines.shared.shards import Node, Vector
+from feddr.engines.shared.shards import TreeNode, Vector
 from feddr.engines.shared.state import RunState
 from feddr.local import LocalSolver
 from feddr.tree import Tree
@@ -80,7 +80,7 @@ class ShardEvaluator(PlainEvaluator):
         super().__init__(problem, dtype)
         self.layout = layout
 
-    def shard_sums(self, x: Tree, part: Part, gradient: bool) -> Iterator[tuple[Node, Vector]]:
+    def shard_sums(self, x: Tree, part: Part, gradient: bool) -> Iterator[tuple[TreeNode, Vector]]:
         """Yield the sums over the samples of each shard: weighted loss, loss, right predictions, and the gradient."""
         problem: Any = self.problem
         found: dict[int, Vector] = {}
@@ -91,7 +91,7 @@ class ShardEvaluator(PlainEvaluator):
             flat = [np.asarray(leaf, np.float64).ravel() for leaf in tree.leaves(slope)]
             sums = np.concatenate([[value, loss, right], *flat])
             found[shard] = found[shard] + sums if shard in found else sums
-        yield from ((Node(0, shard), sums) for shard, sums in found.items())
+        yield from ((TreeNode(0, shard), sums) for shard, sums in found.items())
 
     def each(self, xbar: Tree, part: Part, kind: Kind) -> NDArray[Any]:
         """Return the outputs, the loss or the right predictions of each sample, a piece of a shard at a time."""
@@ -99,7 +99,7 @@ class ShardEvaluator(PlainEvaluator):
         found = [self._of(x, rows, kind) for _, rows in self._pieces(part)]
         return np.concatenate(found) if found else np.zeros(0)
 
-    def _pieces(self, part: Part) -> Iterator[tuple[Piece, Samples]]:
+    def _pieces(self, part: Part) -> Iterator[tuple[RowRange, Samples]]:
         """Yield the pieces of a part with their samples, in order."""
         data = self.problem.data
         samples = data.train if part == "train" else data.test
