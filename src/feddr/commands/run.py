@@ -205,6 +205,11 @@ def _connected(options: RunOptions) -> Iterator[None]:
         return
     from feddr.engines.workers.fleet import connected
 
+    try:
+        import ray
+    except ImportError:
+        raise ConfigError("--ray needs Ray, which is not installed; pip install 'feddr[ray]'.") from None
+    del ray
     with connected(options.cluster.address, (options.cluster.workers or 1) * (options.threads or 1)):
         yield
 

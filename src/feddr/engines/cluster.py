@@ -130,7 +130,7 @@ def simulate_cluster(
             try:
                 load = loads(problem, options.sampling.probabilities(problem.data.num_clients))
                 fleet.start(place(load, [1.0] * count))
-                run = ClusterRun(problem, algorithm, local, options, fleet)
+                run = ClusterRun(problem, algorithm, local, options, fleet, load, grows=workers is None)
                 yield run
                 run.gather()
             finally:

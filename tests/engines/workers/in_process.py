@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from feddr.engines import cluster
+from feddr.engines.workers import fleet
 from feddr.engines.workers.fleet import Fleet, Member
 from feddr.engines.workers.placement import Range
 from feddr.engines.workers.worker import Worker
@@ -20,12 +21,27 @@ class InProcess(Fleet):
     """A fleet whose actors are workers; ``deaths`` are the calls of ``round``, by number, in which a worker dies."""
 
     deaths: Mapping[int, int] = {}
+    joined = 0
 
     def start(self, shards: list[Range]) -> None:
         """Make the workers."""
         FLEETS.append(self)
         self.rounds = 0
         self.members = [Member(self._worker(block), block, "here") for block in shards]
+
+    def room(self) -> int:
+        """There is room for whoever joins."""
+        return self.joined or len(self.members)
+
+    def regroup(self, shards: list[Range]) -> list[int]:
+        """Give workers other shards."""
+        changed = [j for j, block in enumerate(shards) if j >= len(self.members) or self.members[j].shards != block]
+        self.members += [Member(self._worker(block), block, "here") for block in shards[len(self.members) :]]
+        for j, block in enumerate(shards):
+            self.members[j].shards = block
+            if j in changed:
+                self.tell(j, "assign", self.part(*block), block)
+        return changed
 
     def close(self) -> None:
         """Nothing has to be ended."""
@@ -66,6 +82,8 @@ def in_process(monkeypatch: pytest.MonkeyPatch) -> type[InProcess]:
     """Let ``simulate_cluster`` have its workers in this process."""
     FLEETS.clear()
     monkeypatch.setattr(InProcess, "deaths", {})
+    monkeypatch.setattr(InProcess, "joined", 0)
     monkeypatch.setattr(cluster, "Fleet", InProcess)
     monkeypatch.setattr(cluster, "connected", without_ray)
+    monkeypatch.setattr(fleet, "connected", without_ray)
     return InProcess

@@ -35,11 +35,11 @@ def arguments(**changes: Any) -> dict[str, Any]:
 
 def assert_same(one: feddr.Result, other: feddr.Result) -> None:
     """Compare results bit for bit: model, server, clients, counters and history."""
-    _equal(one.params, other.params)
-    _equal(one.state.server, other.state.server)
+    assert_equal(one.params, other.params)
+    assert_equal(one.state.server, other.state.server)
     assert sorted(one.state.clients) == sorted(other.state.clients)
     for i, state in one.state.clients.items():
-        _equal(state, other.state.clients[i])
+        assert_equal(state, other.state.clients[i])
     for name in ("updates", "bytes_up", "bytes_down", "local_steps", "skipped", "met"):
         assert getattr(one.state, name) == getattr(other.state, name), name
     assert len(one.history) == len(other.history)
@@ -48,7 +48,8 @@ def assert_same(one: feddr.Result, other: feddr.Result) -> None:
             np.testing.assert_array_equal(one.history.column(name), other.history.column(name), name)
 
 
-def _equal(one: Any, other: Any) -> None:
+def assert_equal(one: Any, other: Any) -> None:
+    """Compare trees of arrays bit for bit."""
     for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True):
         assert np.asarray(a).dtype == np.asarray(b).dtype
         np.testing.assert_array_equal(a, b)

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 import feddr
+from feddr.engines.workers import run as run_module
 from tests.engines.workers.in_process import FLEETS, InProcess, in_process
-from tests.engines.workers.small_runs import arguments, assert_same, problem
+from tests.engines.workers.small_runs import arguments, assert_equal, assert_same, problem
 
 __all__ = ["in_process"]
 
@@ -31,7 +32,7 @@ def test_any_number_of_workers_has_the_bits_of_one_machine(precision: str) -> No
     [
         (feddr.FedAvg(), {}),
         (feddr.FedDR(eta=1.0, init="full"), {"rounds": 2}),
-        (feddr.FedDR(eta=0.05, alpha=1.0), {"local": feddr.local.Accelerated(1e-3), "rounds": 2}),
+        (feddr.FedDR(eta=0.01, alpha=1.0), {"local": feddr.local.Accelerated(1e-3), "rounds": 2}),
         (feddr.FedDR(eta=1.0), {"clock": feddr.Clock(feddr.delays.UniformSpeed(1.0, 2.0), deadline=7.0)}),
     ],
     ids=["without-states", "full-start", "certified-solver", "clock"],
@@ -73,6 +74,20 @@ def test_a_worker_that_dies_in_mid_round_changes_no_bit(
     assert_same(feddr.simulate(problem(), FEDDR, **common), found)
 
 
+def test_workers_that_join_take_shards_over_and_change_no_bit(
+    in_process: type[InProcess],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One worker; from the second round on there is room for four; one of these dies after that."""
+    monkeypatch.setattr(run_module, "BALANCED", 2)
+    monkeypatch.setattr(in_process, "joined", 4)
+    monkeypatch.setattr(in_process, "deaths", {5: 2})
+    found = feddr.simulate_cluster(problem(), FEDDR, threads=64, **arguments(rounds=6))
+    assert len(FLEETS[-1].members) == 4
+    assert FLEETS[-1].members[2].replaced == 1
+    assert_same(feddr.simulate(problem(), FEDDR, **arguments(rounds=6)), found)
+
+
 def test_runs_resume_from_each_others_checkpoints(tmp_path: Path) -> None:
     expected = feddr.simulate(problem(), FEDDR, **arguments(rounds=6))
     engines: list[Any] = [feddr.simulate, feddr.simulate_cluster]
@@ -83,7 +98,8 @@ def test_runs_resume_from_each_others_checkpoints(tmp_path: Path) -> None:
         found = second(problem(), FEDDR, **arguments(rounds=6), checkpoint=resumed)
         # The last row of three rounds is one that a run of six does not have.
         np.testing.assert_array_equal(found.history.column("F")[-1], expected.history.column("F")[-1])
-        assert all(np.array_equal(found.params[name], expected.params[name]) for name in expected.params)
+        assert_equal(found.params, expected.params)
+        assert_equal(dict(found.state.clients), dict(expected.state.clients))
 
 
 def test_a_client_that_sends_nothing_finite_is_named_or_skipped_alike() -> None:

@@ -2,6 +2,8 @@
 
 The modules::
 
+    rounds              the rounds of a synchronous run, from the first draw to the result
+    server              the server's side of a run: state, aggregation, evaluation
     run                 one round: clients compute, uploads are checked and aggregated, states are committed
     executor            lets the clients of a round do their tasks, on a thread pool
     compiled_clients    local updates as compiled XLA calls; plain_clients the same in plain loops

@@ -8,7 +8,7 @@ import numpy as np
 
 from feddr import tree
 from feddr.algorithms import Uploads
-from feddr.engines.shared.shards import ROOT, Node, Vector, fold
+from feddr.engines.shared.shards import ROOT, TreeNode, Vector, fold
 from feddr.tree import Tree
 
 BLOCK = 2**16
@@ -61,7 +61,7 @@ def summed(total: Vector, template: Tree) -> Uploads:
     return Uploads(tree.unravel(total[:-COUNTED], template), weight, joined, joined_share, discounted / weight)
 
 
-def shard_sums(uploads: Iterable[WeightedUpload]) -> Iterator[tuple[Node, Vector]]:
+def shard_sums(uploads: Iterable[WeightedUpload]) -> Iterator[tuple[TreeNode, Vector]]:
     """Yield the sum of each shard as one vector, in the order in which they come; each begins at zero."""
     shard, total = -1, ZERO
     with np.errstate(over="ignore", invalid="ignore"):  # whoever takes the sum looks whether it is finite
@@ -72,14 +72,14 @@ def shard_sums(uploads: Iterable[WeightedUpload]) -> Iterator[tuple[Node, Vector
                 stop = start + sum(1 for _ in group)
                 if number != shard:
                     if shard >= 0:
-                        yield Node(0, shard), total
+                        yield TreeNode(0, shard), total
                     total = ZERO
                 np.add(total, rows[start], out=rows[start])
                 # NumPy adds rows one after the other, in order, where they hold more than one number.
                 total = rows[start] if stop == start + 1 else np.add.reduce(rows[start:stop], axis=0)
                 shard, start = number, stop
     if shard >= 0:
-        yield Node(0, shard), total
+        yield TreeNode(0, shard), total
 
 
 def _blocks(uploads: Iterator[WeightedUpload]) -> Iterator[list[WeightedUpload]]:

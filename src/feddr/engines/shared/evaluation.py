@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from feddr import precision, tree
 from feddr.data import ClientSamples
 from feddr.engines.shared.means import SUMMED, PersonalSums, metrics, personal_means
-from feddr.engines.shared.pieces import Layout, Part, Piece, division
-from feddr.engines.shared.shards import ROOT, Node, Vector, fold
+from feddr.engines.shared.pieces import Layout, Part, RowRange, division
+from feddr.engines.shared.shards import ROOT, TreeNode, Vector, fold
 from feddr.problem import Problem
 from feddr.tree import Tree
 from feddr.xla import batching, rewrite
@@ -98,12 +98,12 @@ class Evaluator:
             return total
         return None
 
-    def shard_sums(self, x: Tree, part: Part, gradient: bool) -> Iterator[tuple[Node, Vector]]:
+    def shard_sums(self, x: Tree, part: Part, gradient: bool) -> Iterator[tuple[TreeNode, Vector]]:
         """Yield the sums over the samples of each shard of a part, and the gradient of f, in float64, in order."""
         for shard, some in itertools.groupby(self._piece_sums(x, part, gradient), key=lambda found: found[0].shard):
-            yield Node(0, shard), functools.reduce(np.add, (sums for _, sums in some))
+            yield TreeNode(0, shard), functools.reduce(np.add, (sums for _, sums in some))
 
-    def _piece_sums(self, x: Tree, part: Part, gradient: bool) -> Iterator[tuple[Piece, Vector]]:
+    def _piece_sums(self, x: Tree, part: Part, gradient: bool) -> Iterator[tuple[RowRange, Vector]]:
         """Yield the sums over each piece, in order; some calls at a time, so that few gradients are in memory."""
         loaded, data, rows = self._part(part)
         if data is None or loaded is None:
@@ -111,9 +111,9 @@ class Evaluator:
         pieces = division(data, self.problem.data.panel, self.layout.clients)
         calls = [pieces[j : j + self._together] for j in range(0, len(pieces), self._together)]
         some = 1 if self.pool is None else CALLS * self.pool.threads
-        found: dict[Piece, Vector] = {}
+        found: dict[RowRange, Vector] = {}
 
-        def go_through(call: list[Piece]) -> None:
+        def go_through(call: list[RowRange]) -> None:
             places = np.zeros((2, self._together), np.int32)
             places[:, : len(call)] = np.array([(piece.start, piece.stop) for piece in call]).T
             with precision.scope(self.dtype):

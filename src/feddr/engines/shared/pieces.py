@@ -23,7 +23,7 @@ STEP = 16
 """Rows that cost as much as a step of a pass does beside its rows: the gradient is added to the sum, for one."""
 
 
-class Piece(NamedTuple):
+class RowRange(NamedTuple):
     """Rows of one shard that a pass goes through."""
 
     shard: int
@@ -54,13 +54,13 @@ class Layout(NamedTuple):
         return cls(n, {name: _step([piece.stop - piece.start for piece in some]) for name, some in pieces.items()})
 
 
-def division(part: ClientSamples, clients: NDArray[np.int64], n: int) -> list[Piece]:
+def division(part: ClientSamples, clients: NDArray[np.int64], n: int) -> list[RowRange]:
     """Return the pieces of a part that holds the samples of some of n clients, in order."""
     shards = clients * SHARDS // n
     changes = np.flatnonzero(np.diff(shards, prepend=-1))
     firsts = [*part.offsets[changes].tolist(), part.num_samples]
     return [
-        Piece(shard, start, min(start + PIECE, stop))
+        RowRange(shard, start, min(start + PIECE, stop))
         for shard, (first, stop) in zip(shards[changes].tolist(), itertools.pairwise(firsts), strict=True)
         for start in range(first, stop, PIECE)
     ]

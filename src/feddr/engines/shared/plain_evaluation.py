@@ -11,6 +11,7 @@ from feddr import precision, tree
 from feddr.algorithms.algorithm import ProblemLike
 from feddr.data import Samples
 from feddr.engines.shared.evaluation import Kind, check_gathered
+from feddr.engines.shared.pieces import Part
 from feddr.tree import Tree
 
 
@@ -52,7 +53,7 @@ class PlainEvaluator:
         names = {"personal_train_loss": loss, "personal_train_accuracy": right, "personal_test_accuracy": tested}
         return {name: _mean(values) for name, values in names.items()}
 
-    def each(self, xbar: Tree, part: str, kind: Kind) -> NDArray[Any]:
+    def each(self, xbar: Tree, part: Part, kind: Kind) -> NDArray[Any]:
         """Return the outputs, the loss or the right predictions at xbar of each sample of a part of the data."""
         samples = self.problem.data.part(part)
         assert samples is not None

@@ -19,7 +19,7 @@ from feddr.engines.shared.executor import ClientExecutor, ClientTask, ClientUpda
 from feddr.engines.shared.options import EngineOptions
 from feddr.engines.shared.pieces import Layout
 from feddr.engines.shared.server import ServerRun
-from feddr.engines.shared.shards import ROOT, Node, Vector, fold, shard_of
+from feddr.engines.shared.shards import ROOT, TreeNode, Vector, fold, shard_of
 from feddr.engines.shared.state import RunState
 from feddr.local import LocalSolver
 from feddr.problem import Problem
@@ -32,7 +32,7 @@ Done = list[tuple[ClientTask, ClientUpdate]]
 class ClientSums(NamedTuple):
     """What came of the tasks of a round: sums of uploads over shards, who is in them, and who was left out."""
 
-    sums: list[tuple[Node, Vector]]
+    sums: list[tuple[TreeNode, Vector]]
     accepted: Done
     skipped: Done
 
@@ -90,14 +90,18 @@ class Run(ServerRun):
         return {task.client for task, _ in found.skipped}
 
     def compute(
-        self, k: int, tasks: Sequence[ClientTask], nodes: Sequence[Node], upcoming: Callable[[], Iterable[int]] = tuple
+        self,
+        k: int,
+        tasks: Sequence[ClientTask],
+        nodes: Sequence[TreeNode],
+        upcoming: Callable[[], Iterable[int]] = tuple,
     ) -> ClientSums:
         """Let clients compute side by side, and add up their uploads for each of some nodes; no state changes."""
         tasks = sorted(tasks, key=lambda task: task.client)
         accepted: Done = []
         skipped: Done = []
 
-        def added() -> list[tuple[Node, Vector]]:
+        def added() -> list[tuple[TreeNode, Vector]]:
             return list(fold(nodes, shard_sums(self.weighted(task.client, update) for task, update in accepted)))
 
         accepted = list(zip(tasks, self.executor.execute(tasks, upcoming), strict=True)) if tasks else []

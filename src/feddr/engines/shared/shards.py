@@ -18,12 +18,12 @@ SHARDS = 2**LEVELS
 Vector = NDArray[np.float64]
 
 
-class Node(NamedTuple):
+class TreeNode(NamedTuple):
     """A node of the tree of shards: those from ``number << level`` up to ``(number + 1) << level``, without the last.
 
     Examples
     --------
-    >>> Node(3, 1).start, Node(3, 1).stop
+    >>> TreeNode(3, 1).start, TreeNode(3, 1).stop
     (8, 16)
     """
 
@@ -41,7 +41,7 @@ class Node(NamedTuple):
         return (self.number + 1) << self.level
 
 
-ROOT = Node(LEVELS, 0)
+ROOT = TreeNode(LEVELS, 0)
 """All shards."""
 
 
@@ -67,13 +67,13 @@ def first_client(shard: int, n: int) -> int:
     return -(-shard * n // SHARDS)
 
 
-def cover(start: int, stop: int) -> list[Node]:
+def cover(start: int, stop: int) -> list[TreeNode]:
     """Return the fewest nodes that together are the shards from ``start`` up to ``stop``, in order.
 
     Examples
     --------
     >>> cover(0, 32)
-    [Node(level=5, number=0)]
+    [TreeNode(level=5, number=0)]
     >>> [(node.start, node.stop) for node in cover(13, 26)]
     [(13, 14), (14, 16), (16, 24), (24, 26)]
     """
@@ -82,19 +82,19 @@ def cover(start: int, stop: int) -> list[Node]:
         level = 0
         while start % (2 << level) == 0 and start + (2 << level) <= stop:
             level += 1
-        nodes.append(Node(level, start >> level))
+        nodes.append(TreeNode(level, start >> level))
         start = nodes[-1].stop
     return nodes
 
 
-def fold(nodes: Iterable[Node], sums: Iterable[tuple[Node, Vector]]) -> Iterator[tuple[Node, Vector]]:
+def fold(nodes: Iterable[TreeNode], sums: Iterable[tuple[TreeNode, Vector]]) -> Iterator[tuple[TreeNode, Vector]]:
     """Yield the sum of each of some nodes, given those of nodes below them; all in order, those without any left out.
 
     What is left out counts as zero. Vectors may be overwritten. At most one for each level is held at a time.
 
     Examples
     --------
-    >>> ones = [(Node(0, shard), np.ones(1)) for shard in (3, 4, 63)]
+    >>> ones = [(TreeNode(0, shard), np.ones(1)) for shard in (3, 4, 63)]
     >>> [(node.level, total.tolist()) for node, total in fold([ROOT], ones)]
     [(6, [3.0])]
     """

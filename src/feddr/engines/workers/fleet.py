@@ -59,6 +59,7 @@ class Member:
     machine: str = ""
     process: int = 0
     seconds: float = 0.0
+    lately: float = 0.0
     replaced: int = 0
 
 
@@ -96,6 +97,23 @@ class Fleet:
         self._duty = self.ray.put(self.duty)
         self.members = [Member(self._actor(self.options), block) for block in shards]
         self._settle(self.members)
+
+    def room(self) -> int:
+        """Return how many workers there is room for, those that there are among them."""
+        free = self.ray.available_resources().get("CPU", 0.0)
+        return len(self.members) + int(free // max(self.options.get("num_cpus", 1), 1))
+
+    def regroup(self, shards: list[Range]) -> list[int]:
+        """Give workers other shards, and new workers theirs; return those whose clients have to be sent to them."""
+        changed = [j for j, block in enumerate(shards) if j >= len(self.members) or self.members[j].shards != block]
+        new = [Member(self._actor(self.options), block) for block in shards[len(self.members) :]]
+        for member, block in zip(self.members, shards, strict=False):
+            member.shards = block
+        self._settle(new)
+        self.members += new
+        old = [j for j in changed if self.members[j] not in new]
+        self.ask({j: ("assign", self.part(*shards[j]), shards[j]) for j in old})
+        return changed
 
     def close(self) -> None:
         """End all workers."""
@@ -204,6 +222,7 @@ def connected(address: str | None, cpus: int) -> Iterator[Any]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FutureWarning)  # Ray's own plans
+            warnings.filterwarnings("ignore", "os.fork", RuntimeWarning)  # it becomes another program at once
             ray.init(address=address, log_to_driver=False, logging_level=logging.WARNING, **here)
     except (ConnectionError, ValueError, RuntimeError) as error:
         raise ValueError(

@@ -12,6 +12,9 @@ from feddr.engines.shared.shards import SHARDS, first_client
 TOLERANCE = 0.1
 """Of a worker's fair load, by which a boundary may move to where fewer sums have to be sent."""
 
+GAIN = 1.25
+"""How much shorter rounds must become for shards to move: their new workers compile their code again."""
+
 Range = tuple[int, int]
 """Shards from the first up to the second number."""
 
@@ -21,6 +24,34 @@ def loads(problem: Any, probabilities: NDArray[np.float64]) -> NDArray[np.float6
     n = problem.data.num_clients
     total = np.concatenate([[0.0], np.cumsum(problem.data.sizes * probabilities)])
     return np.diff(total[[first_client(shard, n) for shard in range(SHARDS + 1)]])
+
+
+def improved(
+    load: NDArray[np.float64], speeds: Sequence[float], shards: Sequence[Range], workers: int
+) -> list[Range] | None:
+    """Return better blocks of shards for so many workers, None where those that there are will do.
+
+    Parameters
+    ----------
+    speeds
+        Of the workers that there are, as measured; one that joins is as fast as their mean.
+
+    Examples
+    --------
+    >>> improved(np.ones(64), [1.0, 1.1], [(0, 32), (32, 64)], workers=2) is None
+    True
+    >>> improved(np.ones(64), [1.0, 3.0], [(0, 32), (32, 64)], workers=2)
+    [(0, 16), (16, 64)]
+    >>> improved(np.ones(64), [1.0, 1.0], [(0, 32), (32, 64)], workers=4)
+    [(0, 16), (16, 32), (32, 48), (48, 64)]
+    """
+
+    def seconds(blocks: Sequence[Range]) -> float:
+        return max(float(load[a:b].sum()) / speed for (a, b), speed in zip(blocks, known, strict=False))
+
+    known = [*speeds, *[float(np.mean(speeds))] * (workers - len(speeds))]
+    found = place(load, known)
+    return found if seconds(shards) >= GAIN * seconds(found) else None
 
 
 def place(load: NDArray[np.float64], speeds: Sequence[float]) -> list[Range]:

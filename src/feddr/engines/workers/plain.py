@@ -8,17 +8,19 @@ from numpy.typing import NDArray
 
 from feddr import tree
 from feddr.algorithms import Algorithm, Roles
+from feddr.data import Samples
 from feddr.engines.shared.client_store import ClientStore
 from feddr.engines.shared.errors import check_finite
+from feddr.engines.shared.evaluation import Kind
 from feddr.engines.shared.executor import ClientTask, ClientUpdate
 from feddr.engines.shared.means import PersonalSums
 from feddr.engines.shared.options import EngineOptions
-from feddr.engines.shared.pieces import Layout, Part, division
+from feddr.engines.shared.pieces import Layout, Part, RowRange, division
 from feddr.engines.shared.plain_clients import PlainClients
 from feddr.engines.shared.plain_evaluation import PlainEvaluator
 from feddr.engines.shared.randomness import client_rng, upload_draw
 from feddr.engines.shared.run import Run
-from feddr.engines.shared.shards import Node, Vector
+from feddr.engines.shared.shards import TreeNode, Vector
 from feddr.engines.shared.state import RunState
 from feddr.local import LocalSolver
 from feddr.tree import Tree
@@ -78,21 +80,33 @@ class ShardEvaluator(PlainEvaluator):
         super().__init__(problem, dtype)
         self.layout = layout
 
-    def shard_sums(self, x: Tree, part: Part, gradient: bool) -> Iterator[tuple[Node, Vector]]:
+    def shard_sums(self, x: Tree, part: Part, gradient: bool) -> Iterator[tuple[TreeNode, Vector]]:
         """Yield the sums over the samples of each shard: weighted loss, loss, right predictions, and the gradient."""
         problem: Any = self.problem
-        data = problem.data
-        samples = data.part(part)
         found: dict[int, Vector] = {}
-        for shard, start, stop in [] if samples is None else division(samples, data.panel, self.layout.clients):
-            rows = {name: array[start:stop] for name, array in samples.samples.items()}
+        for (shard, start, stop), rows in self._pieces(part):
             loss = np.sum(self._of(x, rows, "loss"), dtype=np.float64)
             right = np.sum(self._of(x, rows, "correct"), dtype=np.float64) if self._right else 0.0
             value, slope = problem.weighted(x, rows, problem.sample_weights[start:stop]) if gradient else (0.0, ())
             flat = [np.asarray(leaf, np.float64).ravel() for leaf in tree.leaves(slope)]
             sums = np.concatenate([[value, loss, right], *flat])
             found[shard] = found[shard] + sums if shard in found else sums
-        yield from ((Node(0, shard), sums) for shard, sums in found.items())
+        yield from ((TreeNode(0, shard), sums) for shard, sums in found.items())
+
+    def each(self, xbar: Tree, part: Part, kind: Kind) -> NDArray[Any]:
+        """Return the outputs, the loss or the right predictions of each sample, a piece of a shard at a time."""
+        x = tree.cast(xbar, self.dtype)
+        found = [self._of(x, rows, kind) for _, rows in self._pieces(part)]
+        return np.concatenate(found) if found else np.zeros(0)
+
+    def _pieces(self, part: Part) -> Iterator[tuple[RowRange, Samples]]:
+        """Yield the pieces of a part with their samples, in order."""
+        data = self.problem.data
+        samples = data.part(part)
+        if samples is not None:
+            for piece in division(samples, data.panel, self.layout.clients):
+                rows = slice(piece.start, piece.stop)
+                yield piece, {name: array[rows] for name, array in samples.samples.items()}
 
     def personal_sums(self, models: Iterable[tuple[int, Tree]]) -> Iterator[PersonalSums]:
         """Yield the sums over the own samples of each client, at its own model."""

@@ -26,6 +26,7 @@ from feddr.engines.shared.server import ServerRun
 from feddr.engines.shared.shards import ROOT, SHARDS, Vector, first_client, fold, shard_of
 from feddr.engines.shared.state import RunState
 from feddr.engines.workers.fleet import Fleet
+from feddr.engines.workers.placement import Range, improved
 from feddr.engines.workers.recovery import Recovery, owned
 from feddr.engines.workers.worker import NodeSums, Report, batched
 from feddr.local import LocalSolver, Solution
@@ -33,6 +34,9 @@ from feddr.tree import Tree
 
 SEGMENT = 32 * 2**20
 """Bytes of client states that travel at a time, about."""
+
+BALANCED = 20
+"""Rounds after which loads are looked at."""
 
 REPLAYED = 20
 """Rounds that a new worker is asked to compute again at a time."""
@@ -45,12 +49,25 @@ class ClusterRun(ServerRun):
     ----------
     fleet
         The workers, each of which has its shards.
+    load
+        Of each shard, in expectation.
+    grows
+        Whether machines that join during the run get workers.
     """
 
     def __init__(
-        self, problem: ProblemLike, algorithm: Algorithm, local: LocalSolver, options: EngineOptions, fleet: Fleet
+        self,
+        problem: ProblemLike,
+        algorithm: Algorithm,
+        local: LocalSolver,
+        options: EngineOptions,
+        fleet: Fleet,
+        load: NDArray[np.float64],
+        grows: bool = False,
     ) -> None:
+        self.load, self.grows, self.measured = load, grows, 0
         self.fleet, self.through = fleet, -1
+        self.rounds, self.round_bytes = 0, 0
         self.firsts = [first_client(shard, problem.data.num_clients) for shard in range(SHARDS + 1)]
         x0 = tree.cast(problem.init, options.dtype)
         state = RunState(algorithm.server(tree.cast(x0, np.float64)))
@@ -81,14 +98,17 @@ class ClusterRun(ServerRun):
             }
             for j, member in enumerate(fleet.members)
         ]
-        return {"cluster": {"workers": workers, "threads": fleet.threads, "bytes": fleet.sent + fleet.received}}
+        bytes_ = {"bytes": fleet.sent + fleet.received, "bytes_a_round": self.round_bytes // max(self.rounds, 1)}
+        return {"cluster": {"workers": workers, "threads": fleet.threads, **bytes_}}
 
     def round(self, k: int, tasks: Sequence[ClientTask], upcoming: Callable[[], Iterable[int]] = tuple) -> set[int]:
         """Let clients compute on their workers, and then the server; return the clients that were skipped."""
         if not tasks:
             return set()
+        self._balance()
         message = tasks[0].message
         active, soon = (self._by_worker(clients) for clients in ([task.client for task in tasks], upcoming()))
+        before = self.fleet.sent + self.fleet.received
         sent = self.fleet.ray.put(message)
         calls = {j: ("round", self.through, k, sent, own, soon.get(j, [])) for j, own in active.items()}
         reports = self.fleet.ask(calls)
@@ -100,12 +120,40 @@ class ClusterRun(ServerRun):
             self.aggregate(summed(total, self.template), k, last_good_round=k - 1)
         skipped = self._count(k, active, reports)
         self.through = k
+        self.rounds += 1
+        self.round_bytes += self.fleet.sent + self.fleet.received - before
         if self.stateful:
             everybody = np.array(sorted(task.client for task in tasks), np.int64)
             self.recovery.add(k, message, everybody, frozenset(skipped))
         for i in sorted(skipped):
             self.leave_out(i, k)
         return skipped
+
+    def _balance(self) -> None:
+        """Now and then, give shards to workers that have joined, and fewer to those that turned out to be slow."""
+        members = self.fleet.members
+        if self.rounds - self.measured < BALANCED:
+            return
+        self.measured = self.rounds
+        loads = [float(self.load[slice(*member.shards)].sum()) for member in members]
+        speeds = [load / max(member.lately, 1e-9) for load, member in zip(loads, members, strict=True)]
+        for member in members:
+            member.lately = 0.0
+        workers = max(self.fleet.room(), len(members)) if self.grows else len(members)
+        shards = improved(self.load, speeds, [member.shards for member in members], workers)
+        if shards is not None and len(shards) >= len(members):
+            self.regroup(shards)
+
+    def regroup(self, shards: list[Range]) -> None:
+        """Give workers other shards, and with them the states of their clients."""
+        states = ClientStore(self.options.client_memory)
+        states.update(self.state.clients.items())
+        for j in self.fleet.regroup(shards):
+            first, last = self._clients_of(j)
+            own = {i: states[i] for i in states if first <= i < last}
+            for segment in encoding.segments(own):
+                self.fleet.ask({j: ("load", [segment], {})})
+            self.fleet.ask({j: ("load", [], self._updates_of(j))})
 
     def total(self, sums: Iterable[NodeSums]) -> list[Vector]:
         """Return the sum over all shards, given those of each worker in order; empty where there is nothing to add."""
@@ -118,6 +166,7 @@ class ClusterRun(ServerRun):
         state, skipped = self.state, {i for report in reports.values() for i in report.skipped}
         for j, report in sorted(reports.items()):
             self.fleet.members[j].seconds += report.seconds
+            self.fleet.members[j].lately += report.seconds
             state.bytes_up += len(active[j]) * report.upload_bytes
             state.local_steps += report.steps
             state.prox_error = float(np.fmax(state.prox_error, report.prox_error))

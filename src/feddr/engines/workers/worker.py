@@ -18,7 +18,7 @@ from feddr.engines.shared.means import PersonalSums
 from feddr.engines.shared.options import EngineOptions
 from feddr.engines.shared.pieces import Layout, Part
 from feddr.engines.shared.run import Run
-from feddr.engines.shared.shards import Node, Vector, cover, fold
+from feddr.engines.shared.shards import TreeNode, Vector, cover, fold
 from feddr.engines.workers.placement import Range
 from feddr.engines.workers.plain import PlainRun
 from feddr.local import Estimate, LocalSolver
@@ -27,7 +27,7 @@ from feddr.tree import Tree
 from feddr.xla import batching
 from feddr.xla.thread_pool import ThreadPool
 
-NodeSums = list[tuple[Node, Vector]]
+NodeSums = list[tuple[TreeNode, Vector]]
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ class Worker:
         batching.prepare(duty.work)
         self.duty, self.pool = duty, ThreadPool(threads)
         self.options = replace(duty.options, metrics=(), per_client=False, stop_when=None, verbose=False)
-        self.nodes: list[Node] = []
+        self.nodes: list[TreeNode] = []
         self.pending: tuple[int, list[tuple[int, Any]]] = (-1, [])
 
     def assign(self, problem: Any, shards: Range) -> None:
