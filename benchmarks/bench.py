@@ -17,6 +17,7 @@ from typing import Any
 import clients
 import comparison
 import cores
+import encoding
 import environments
 import networks
 import roofline
@@ -24,7 +25,7 @@ from workloads import WORKLOADS, flops
 
 ROOT = Path(__file__).parents[1]
 BEGIN, END = "<!-- results of `make bench`, do not edit -->", "<!-- end of results -->"
-PARTS = ("clients", "models", "networks", "roofline")
+PARTS = ("clients", "encoding", "models", "networks", "roofline")
 ENVIRONMENTS = dict.fromkeys(runner.environment for runner in comparison.RUNNERS)
 NAMES = (*PARTS, *ENVIRONMENTS, *(workload.name for workload in WORKLOADS))
 
@@ -57,6 +58,9 @@ def main() -> None:
     if "clients" in wanted:
         print("Clients", flush=True)
         results["clients"] = clients.measure(options.quick)
+    if "encoding" in wanted:
+        print("Encoding", flush=True)
+        results["encoding"] = encoding.measure(options.quick)
     results["machine"]["load_at_end"] = os.getloadavg()
     report = "\n".join(render(results))
     print("\n" + report)
@@ -83,6 +87,8 @@ def render(results: dict[str, Any]) -> list[str]:
         lines += ["### Networks beside PyTorch", "", *networks.table(results["networks"], peaks), ""]
     if "clients" in results:
         lines += ["### Clients", "", *clients.table(results["clients"]), ""]
+    if "encoding" in results:
+        lines += ["### Compressed uploads", "", *encoding.table(results["encoding"]), ""]
     if "roofs" in results:
         lines += ["### The machine's limits", "", *roof_table(results["roofs"]), ""]
     return lines
