@@ -76,19 +76,19 @@ def compare(name: str, ways: Mapping[str, dict[str, Any]], seeds: list[int]) -> 
 
 
 def uploads(names: list[str], seeds: list[int]) -> list[str]:
-    """Return a table of uploads of 4 bits beside every bit."""
+    """Return a table of uploads of 4 bits beside every bit; 16 bits show what any change of last digits does."""
+    ways = {"every bit": {}, "16 bits": {"upload": Quantised(16)}, "4 bits": {"upload": Quantised(4)}}
     lines = [
-        "| set | F, every bit | F, 4 bits | ratio at the last round, each seed | over the last fifth | bytes |",
-        "|---|---|---|---|---|---|",
+        "| set | F, every bit | F, 16 bits | F, 4 bits | to every bit, each seed: 16 bits | 4 bits | bytes of 4 bits |",
+        "|---" * 7 + "|",
     ]
     for name in names:
-        rows = compare(name, {"dense": {}, "4 bits": {"upload": Quantised(4)}}, seeds)
-        dense, four = (np.array([[row.F for row in each] for each in rows[way]]) for way in rows)
-        share = rows["4 bits"][0][-1].bytes_up / rows["dense"][0][-1].bytes_up
-        last, fifth = four[:, -1] / dense[:, -1], four.mean(axis=1) / dense.mean(axis=1)
-        ends = [spread(dense[:, -1]), spread(four[:, -1])]
-        words = [", ".join(f"{ratio:.3f}" for ratio in ratios) for ratios in (last, fifth)]
-        lines.append(f"| {' | '.join([TITLES[name], *ends, *words])} | {share:.4f} |")
+        rows = compare(name, ways, seeds)
+        last = {way: np.array([each[-1].F for each in rows[way]]) for way in ways}
+        ratios = [last[way] / last["every bit"] for way in list(ways)[1:]]
+        words = [spread(last[way]) for way in ways] + [", ".join(f"{one:.3f}" for one in each) for each in ratios]
+        share = rows["4 bits"][0][-1].bytes_up / rows["every bit"][0][-1].bytes_up
+        lines.append(f"| {' | '.join([TITLES[name], *words])} | {share:.4f} |")
     return lines
 
 

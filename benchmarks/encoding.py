@@ -2,7 +2,7 @@
 
 import importlib
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -29,33 +29,38 @@ def measure(quick: bool) -> list[dict[str, Any]]:
 def table(records: Sequence[dict[str, Any]]) -> list[str]:
     """Return the lines of the table over workloads and compressors."""
     lines = [
-        "| workload | upload | a round, ms | compressing its uploads, ms | share | encoding and decoding one, ms |",
-        "|---|---|---:|---:|---:|---:|",
+        "| workload | upload | a round, ms | compressing its uploads, ms | share | ten more in a row, ms | share | "
+        "encoding and decoding one, ms |",
+        "|---|---|---:|---:|---:|---:|---:|---:|",
     ]
     return lines + [
         f"| {r['workload']} | `{r['compressor']}` | {1e3 * r['round']:.1f} | {1e3 * r['compressing']:.2f} | "
-        f"{100 * r['compressing'] / r['round']:.1f} % | {1e3 * r['message']:.2f} |"
+        f"{100 * r['compressing'] / r['round']:.1f} % | {1e3 * r['row']:.2f} | {100 * r['row'] / r['round']:.1f} % | "
+        f"{1e3 * r['message']:.2f} |"
         for r in records
     ]
 
 
 def _point(workload: Workload, problem: feddr.Problem, compressor: Compressor, rounds: int) -> dict[str, Any]:
     """Return the medians over the rounds of a run, without the first, which compiles."""
-    rules = importlib.import_module("feddr.algorithms.feddr")
-    feedback, spent = rules.feedback, [0.0]
+    rules, executor = map(importlib.import_module, ("feddr.algorithms.feddr", "feddr.engines.shared.executor"))
+    feedback, draw, spent = rules.feedback, executor.upload_draw, [0.0]
 
-    def timed(*arguments: Any) -> Any:
-        begin = time.thread_time()
-        found = feedback(*arguments)
-        spent[0] += time.thread_time() - begin
-        return found
+    def timed(call: Callable[..., Any]) -> Callable[..., Any]:
+        def timing(*arguments: Any) -> Any:
+            begin = time.thread_time()
+            found = call(*arguments)
+            spent[0] += time.thread_time() - begin
+            return found
+
+        return timing
 
     ends: list[tuple[float, float]] = []
 
     def note(_: Progress) -> None:
         ends.append((time.process_time(), spent[0]))
 
-    rules.feedback = timed
+    rules.feedback, executor.upload_draw = timed(feedback), timed(draw)
     try:
         feddr.simulate(
             problem,
@@ -69,24 +74,30 @@ def _point(workload: Workload, problem: feddr.Problem, compressor: Compressor, r
             verbose=False,
         )
     finally:
-        rules.feedback = feedback
+        rules.feedback, executor.upload_draw = feedback, draw
     whole, part = np.median(np.diff(np.array(ends)[1:-1], axis=0), axis=0)  # the last round is evaluated
+    rng = np.random.default_rng(SEED)
+    target, counted = (
+        feddr.tree.map(lambda leaf: rng.normal(size=leaf.shape).astype(np.float32), problem.init) for _ in range(2)
+    )
+    row = _median(lambda draw: feedback(compressor, target, counted, draw))
+    message = _median(lambda draw: compressor.decode(compressor.encode(target, draw), target))
     return {
         "workload": workload.name,
         "compressor": repr(compressor),
         "round": float(whole),
         "compressing": float(part),
-        "message": _message(compressor, problem.init),
+        "row": workload.sampled * row,
+        "message": message,
     }
 
 
-def _message(compressor: Compressor, model: Any) -> float:
-    """Return the processor time to encode and to decode one message, the median of twenty."""
-    rng, times = np.random.default_rng(SEED), []
-    upload = feddr.tree.map(lambda leaf: rng.normal(size=leaf.shape).astype(np.float32), model)
-    for draw in range(20):
+def _median(call: Callable[[int], Any]) -> float:
+    """Return the processor time of a call, the median of fifty in a row."""
+    times = []
+    for draw in range(50):
         begin = time.thread_time()
-        compressor.decode(compressor.encode(upload, draw), upload)
+        call(draw)
         times.append(time.thread_time() - begin)
     return float(np.median(times))
 

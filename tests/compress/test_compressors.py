@@ -33,8 +33,9 @@ COMPRESSORS: list[Compressor] = [
     Nonzero(),
     Nonzero(Rounded("float16")),
     Nonzero(Quantised(8)),
+    TopK(0.5, Quantised(3, stochastic=True)),
 ]
-RANDOM = [one for one in COMPRESSORS if isinstance(one, RandomK) or getattr(one, "stochastic", False)]
+RANDOM = [one for one in COMPRESSORS if one.random]
 SURE = [one for one in COMPRESSORS if one not in RANDOM]
 EACH = pytest.mark.parametrize("compressor", COMPRESSORS, ids=str)
 Upload = dict[str, NDArray[np.floating]]
@@ -95,6 +96,13 @@ def test_random_positions_are_fair_and_follow_from_the_key() -> None:
     assert all(one.sum() == 2 for one in sent)
     np.testing.assert_allclose(np.mean(sent, axis=0), 0.25, atol=5 * np.sqrt(0.25 * 0.75 / 2000))
     assert compressor.compress(upload, 3).tolist() == sent[3].tolist()
+
+
+@EACH
+def test_a_draw_makes_a_difference_where_choices_are_random_and_nowhere_else(compressor: Compressor) -> None:
+    upload = np.random.default_rng(0).normal(size=200)
+    found = {compressor.compress(upload, draw).tobytes() for draw in range(5)}
+    assert len(found) == (5 if compressor.random else 1)
 
 
 @EACH

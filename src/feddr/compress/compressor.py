@@ -62,6 +62,11 @@ class Compressor(ABC):
 
     kind: ClassVar[int]
 
+    @property
+    def random(self) -> bool:
+        """Whether there are random choices, so that ``draw`` makes a difference."""
+        return False
+
     @abstractmethod
     def code(self, flat: Flat, lengths: Sequence[int], draw: int) -> Code:
         """Return what is kept of a vector; ``draw`` is where random choices come from."""
@@ -200,8 +205,10 @@ def feedback(compressor: Compressor | None, target: Tree, counted: Tree, draw: i
     if compressor is None:
         return target
     before, lengths = _flat(counted)  # all arrays at once: there are many small ones
-    wanted, _ = _flat(target)
-    return _restore(target, before + compressor.read(wanted - before, lengths, draw or 0))
+    change, _ = _flat(target)
+    change -= before
+    before += compressor.read(change, lengths, draw or 0)
+    return _restore(target, before)
 
 
 def _flat(upload: Tree) -> tuple[Flat, tuple[int, ...]]:

@@ -64,13 +64,17 @@ class Quantised(Compressor):
             scalars.count(self, "block", 1, "None for one scale for each array")
 
     @property
+    def random(self) -> bool:
+        return self.stochastic
+
+    @property
     def _largest(self) -> int:
         """The largest whole number L."""
         return int(2 ** (self.bits - 1) - 1)
 
     def code(self, flat: Flat, lengths: Sequence[int], draw: int) -> Code:
         counts, starts = _blocks(tuple(lengths), self.block)
-        largest = np.maximum.reduceat(np.abs(flat), starts) if len(starts) else np.zeros(0, flat.dtype)
+        largest = _largest(flat, counts, starts)
         scales = largest / flat.dtype.type(self._largest)
         inverse = np.divide(1.0, scales, out=np.zeros_like(scales), where=scales >= _tiny(flat.dtype))
         scales[inverse == 0.0] = 0.0  # too small to divide by: such a block is left for later
@@ -88,7 +92,8 @@ class Quantised(Compressor):
     def values(self, code: Code, lengths: Sequence[int], dtype: np.dtype[Any]) -> Flat:
         scales, levels = code
         counts, _ = _blocks(tuple(lengths), self.block)
-        return _scaled(levels.astype(dtype, copy=False), scales, counts)
+        levels = levels.astype(dtype, copy=False)
+        return _scaled(levels, scales, counts, out=levels)  # nobody else has them
 
     def pack(self, code: Code, lengths: Sequence[int]) -> bytes:
         scales, levels = code
@@ -128,11 +133,19 @@ def _tiny(dtype: np.dtype[Any]) -> float:
     return float(np.finfo(dtype).tiny)
 
 
-def _scaled(flat: Flat, factors: Flat, counts: NDArray[np.int64]) -> Flat:
+def _largest(flat: Flat, counts: NDArray[np.int64], starts: NDArray[np.int64]) -> Flat:
+    """Return the largest absolute value of each block; memory for those of all numbers is what takes time."""
+    if len(flat) >= LONG_BLOCKS * len(counts):
+        blocks = [flat[begin : begin + count] for begin, count in zip(starts.tolist(), counts.tolist(), strict=True)]
+        return np.array([max(block.max(), -block.min()) for block in blocks], flat.dtype)
+    return np.asarray(np.maximum.reduceat(np.abs(flat), starts))
+
+
+def _scaled(flat: Flat, factors: Flat, counts: NDArray[np.int64], out: Flat | None = None) -> Flat:
     """Return each block times its factor; long blocks one by one, which takes half the time."""
     if len(flat) < LONG_BLOCKS * len(counts):
-        return flat * np.repeat(factors, counts)
-    found, begin = np.empty_like(flat), 0
+        return np.multiply(flat, np.repeat(factors, counts), out=out)
+    found, begin = np.empty_like(flat) if out is None else out, 0
     for factor, count in zip(factors, counts.tolist(), strict=True):
         np.multiply(flat[begin : begin + count], factor, out=found[begin : begin + count])
         begin += count

@@ -26,6 +26,10 @@ class Chosen(Compressor):
 
     values_as: Compressor | None
 
+    @property
+    def random(self) -> bool:
+        return self.values_as is not None and self.values_as.random
+
     def values(self, code: Code, lengths: Sequence[int], dtype: np.dtype[Any]) -> Flat:
         positions, _, *numbers = code
         flat = np.zeros(sum(lengths), dtype)
@@ -142,6 +146,7 @@ class RandomK(Sparse):
     """
 
     kind: ClassVar[int] = 3
+    random = True
 
     def code(self, flat: Flat, lengths: Sequence[int], draw: int) -> Code:
         positions = self._positions(len(flat), draw)
