@@ -18,6 +18,7 @@ import clients
 import cluster
 import comparison
 import cores
+import encoding
 import environments
 import networks
 import roofline
@@ -25,7 +26,7 @@ from workloads import WORKLOADS, flops
 
 ROOT = Path(__file__).parents[1]
 BEGIN, END = "<!-- results of `make bench`, do not edit -->", "<!-- end of results -->"
-PARTS = ("clients", "cluster", "models", "networks", "roofline")
+PARTS = ("clients", "cluster", "encoding", "models", "networks", "roofline")
 ENVIRONMENTS = dict.fromkeys(runner.environment for runner in comparison.RUNNERS)
 NAMES = (*PARTS, *ENVIRONMENTS, *(workload.name for workload in WORKLOADS))
 
@@ -61,6 +62,9 @@ def main() -> None:
     if "cluster" in wanted:
         print("Cluster", flush=True)
         results["cluster"] = cluster.measure(options.quick)
+    if "encoding" in wanted:
+        print("Encoding", flush=True)
+        results["encoding"] = encoding.measure(options.quick)
     results["machine"]["load_at_end"] = os.getloadavg()
     report = "\n".join(render(results))
     print("\n" + report)
@@ -89,6 +93,8 @@ def render(results: dict[str, Any]) -> list[str]:
         lines += ["### Clients", "", *clients.table(results["clients"]), ""]
     if "cluster" in results:
         lines += ["### Cluster", "", *cluster.table(results["cluster"]), ""]
+    if "encoding" in results:
+        lines += ["### Compressed uploads", "", *encoding.table(results["encoding"]), ""]
     if "roofs" in results:
         lines += ["### The machine's limits", "", *roof_table(results["roofs"]), ""]
     return lines

@@ -1,5 +1,6 @@
 """Compressors: decoding gives what was compressed, to the last bit, in as many bytes as said, and it contracts."""
 
+import math
 import zlib
 from collections.abc import Callable
 from typing import Any
@@ -32,8 +33,9 @@ COMPRESSORS: list[Compressor] = [
     Nonzero(),
     Nonzero(Rounded("float16")),
     Nonzero(Quantised(8)),
+    TopK(0.5, Quantised(3, stochastic=True)),
 ]
-RANDOM = [one for one in COMPRESSORS if isinstance(one, RandomK) or getattr(one, "stochastic", False)]
+RANDOM = [one for one in COMPRESSORS if one.random]
 SURE = [one for one in COMPRESSORS if one not in RANDOM]
 EACH = pytest.mark.parametrize("compressor", COMPRESSORS, ids=str)
 Upload = dict[str, NDArray[np.floating]]
@@ -94,6 +96,13 @@ def test_random_positions_are_fair_and_follow_from_the_key() -> None:
     assert all(one.sum() == 2 for one in sent)
     np.testing.assert_allclose(np.mean(sent, axis=0), 0.25, atol=5 * np.sqrt(0.25 * 0.75 / 2000))
     assert compressor.compress(upload, 3).tolist() == sent[3].tolist()
+
+
+@EACH
+def test_a_draw_makes_a_difference_where_choices_are_random_and_nowhere_else(compressor: Compressor) -> None:
+    upload = np.random.default_rng(0).normal(size=200)
+    found = {compressor.compress(upload, draw).tobytes() for draw in range(5)}
+    assert len(found) == (5 if compressor.random else 1)
 
 
 @EACH
@@ -229,3 +238,28 @@ def test_numbers_that_cannot_be_are_refused() -> None:
     ):
         with pytest.raises(EncodingError):
             compressor.decode(_forged(compressor, payload), x)
+
+
+@given(x=arrays.arrays(np.float64, st.integers(1, 40), elements=st.sampled_from([-2.0, -1.0, 0.0, 1.0, 2.0, 3.0])))
+def test_the_largest_numbers_are_chosen_and_of_equal_ones_the_first(x: NDArray[np.float64]) -> None:
+    count = -(-len(x) * 3 // 10)
+    wanted = np.sort(np.argsort(-np.abs(x), kind="stable")[:count])
+    kept = np.zeros_like(x)
+    kept[wanted] = x[wanted]
+    assert TopK(0.3).compress(x).tolist() == kept.tolist()
+
+
+@pytest.mark.parametrize("share", [0.0001, 0.1, 0.5, 1.0])
+@pytest.mark.parametrize("kind", ["normal", "few values", "rising", "spikes between the sample"])
+def test_of_many_numbers_the_largest_are_chosen_whatever_a_sample_suggests(share: float, kind: str) -> None:
+    size, rng = 20_000, np.random.default_rng(0)
+    x = {
+        "normal": rng.normal(size=size),
+        "few values": rng.integers(-3, 4, size).astype(float),
+        "rising": np.arange(size, dtype=float),
+        "spikes between the sample": np.where(np.arange(size) % 16 == 1, 100.0 + rng.random(size), 1e-3),
+    }[kind]
+    wanted = np.argsort(-np.abs(x), kind="stable")[: math.ceil(share * size)]
+    kept = np.zeros_like(x)
+    kept[wanted] = x[wanted]
+    np.testing.assert_array_equal(TopK(share).compress(x), kept)

@@ -5,12 +5,13 @@ it is follows from the shapes, and for ``Nonzero`` from a number at its beginnin
 it reads, and refuses any other.
 """
 
-import math
+import itertools
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
+import jax
 import numpy as np
 from numpy.typing import NDArray
 
@@ -61,6 +62,11 @@ class Compressor(ABC):
 
     kind: ClassVar[int]
 
+    @property
+    def random(self) -> bool:
+        """Whether there are random choices, so that ``draw`` makes a difference."""
+        return False
+
     @abstractmethod
     def code(self, flat: Flat, lengths: Sequence[int], draw: int) -> Code:
         """Return what is kept of a vector; ``draw`` is where random choices come from."""
@@ -94,9 +100,13 @@ class Compressor(ABC):
             A whole number from 0 to 2**64 - 1 from which random choices follow.
         """
         flat, lengths = _flat(upload)
+        return _restore(upload, self.read(flat, lengths, draw))
+
+    def read(self, flat: Flat, lengths: Sequence[int], draw: int) -> Flat:
+        """Return what the server will read of a vector, which ``compress`` and ``feedback`` go by."""
         if not np.isfinite(flat).all():
-            return upload  # whoever takes it looks for the client that sent a NaN
-        return _restore(upload, self.values(self.code(flat, lengths, draw), lengths, flat.dtype))
+            return flat  # whoever takes it looks for the client that sent a NaN
+        return self.values(self.code(flat, lengths, draw), lengths, flat.dtype)
 
     def encode(self, upload: Tree, draw: int = 0) -> bytes:
         """Return the upload as bytes, as many as ``num_bytes`` says.
@@ -106,7 +116,10 @@ class Compressor(ABC):
         ValueError
             Where the upload holds a NaN or an infinity.
         """
-        flat, lengths = _flat(upload)
+        return self.message(*_flat(upload), draw)
+
+    def message(self, flat: Flat, lengths: Sequence[int], draw: int) -> bytes:
+        """Return a vector as bytes; ValueError where it holds a NaN or an infinity."""
         if not np.isfinite(flat).all():
             raise ValueError("An upload must be finite to be encoded, got a NaN or an infinity; take a smaller step.")
         payload = self.pack(self.code(flat, lengths, draw), lengths)
@@ -125,11 +138,16 @@ class Compressor(ABC):
         EncodingError
             Where the message is damaged, truncated, or of another compressor.
         """
-        flat, lengths = _flat(like)
-        wanted = self.length(message, lengths, flat.dtype.itemsize)
+        leaves = tree.leaves(like)
+        dtype = np.result_type(*leaves)
+        return _restore(like, self.vector(message, _lengths(leaves), dtype))
+
+    def vector(self, message: bytes, lengths: Sequence[int], dtype: np.dtype[Any]) -> Flat:
+        """Return the vector in a message; EncodingError where it is damaged, truncated, or of another compressor."""
+        wanted = self.length(message, lengths, dtype.itemsize)
         if len(message) != wanted:
             raise EncodingError(
-                f"A message of {self} for {len(flat):,} numbers takes {wanted:,} bytes, got {len(message):,}; it is "
+                f"A message of {self} for {sum(lengths):,} numbers takes {wanted:,} bytes, got {len(message):,}; it is "
                 "truncated, or was made with other settings."
             )
         payload = message[HEADER:]
@@ -137,7 +155,7 @@ class Compressor(ABC):
             raise EncodingError(f"A message of {self} begins with {MAGIC!r} and {self.kind}, got {message[:4]!r}.")
         if int.from_bytes(message[HEADER - 4 : HEADER], "little") != zlib.crc32(payload):
             raise EncodingError("The checksum of a message does not fit its bytes: it was damaged; send it again.")
-        return _restore(like, self.values(self.unpack(payload, lengths, flat.dtype), lengths, flat.dtype))
+        return self.values(self.unpack(payload, lengths, dtype), lengths, dtype)
 
     def num_bytes(self, like: Tree) -> int:
         """Return the length of the message for such an upload, header included."""
@@ -186,18 +204,24 @@ def feedback(compressor: Compressor | None, target: Tree, counted: Tree, draw: i
     """
     if compressor is None:
         return target
-    return tree.add(counted, compressor.compress(tree.sub(target, counted), draw or 0))
+    before, lengths = _flat(counted)  # all arrays at once: there are many small ones
+    change, _ = _flat(target)
+    change -= before
+    before += compressor.read(change, lengths, draw or 0)
+    return _restore(target, before)
 
 
 def _flat(upload: Tree) -> tuple[Flat, tuple[int, ...]]:
     leaves = tree.leaves(upload)
-    return np.concatenate([np.reshape(leaf, -1) for leaf in leaves]), _lengths(leaves)
+    return np.concatenate(leaves, axis=None), _lengths(leaves)
 
 
 def _lengths(leaves: Sequence[Any]) -> tuple[int, ...]:
-    return tuple(math.prod(np.shape(leaf)) for leaf in leaves)
+    return tuple([leaf.size for leaf in leaves])
 
 
 def _restore(like: Tree, flat: Flat) -> Tree:
-    parts = iter(np.split(flat, np.cumsum(_lengths(tree.leaves(like)))[:-1]))
-    return tree.map(lambda leaf: next(parts).reshape(np.shape(leaf)), like)
+    leaves, structure = jax.tree.flatten(like)
+    ends = itertools.accumulate(_lengths(leaves))
+    parts = [flat[end - leaf.size : end].reshape(leaf.shape) for leaf, end in zip(leaves, ends, strict=True)]
+    return jax.tree.unflatten(structure, parts)

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from flwr.app import Array, ArrayRecord
 
 from feddr.compress import Compressor, EncodingError
+from feddr.compress.compressor import Flat
 from feddr.flower.refused import Refused
 from feddr.tree import Tree
 
@@ -24,12 +25,12 @@ def recording(compressor: Compressor, messages: list[bytes]) -> Compressor:
     without the other. What is not finite has no bytes: ValueError.
     """
 
-    def compress(upload: Tree, draw: int = 0) -> Tree:
-        messages.append(compressor.encode(upload, draw))
-        return compressor.decode(messages[-1], upload)
+    def read(flat: Flat, lengths: Sequence[int], draw: int) -> Flat:
+        messages.append(compressor.message(flat, lengths, draw))
+        return compressor.vector(messages[-1], lengths, flat.dtype)
 
     recorder = copy.copy(compressor)
-    object.__setattr__(recorder, "compress", compress)  # compressors are frozen; this copy is nobody else's
+    object.__setattr__(recorder, "read", read)  # compressors are frozen; this copy is nobody else's
     return recorder
 
 
