@@ -18,7 +18,7 @@ FEDDR = feddr.FedDR(eta=1.0, alpha=1.5)
 pytestmark = pytest.mark.usefixtures("in_process")
 
 
-@pytest.mark.parametrize("precision", ["float32", "float64"])
+@pytest.mark.parametrize("precision", ["float32", pytest.param("float64", marks=pytest.mark.slow)])
 def test_any_number_of_workers_has_the_bits_of_one_machine(precision: str) -> None:
     expected = feddr.simulate(problem(), FEDDR, **arguments(precision=precision))
     for workers in (1, 2, 5):
@@ -27,6 +27,7 @@ def test_any_number_of_workers_has_the_bits_of_one_machine(precision: str) -> No
         assert len(FLEETS[-1].members) == workers
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("algorithm", "changes"),
     [
@@ -44,6 +45,7 @@ def test_other_ways_to_run(algorithm: Any, changes: dict[str, Any]) -> None:
     assert_same(feddr.simulate(one, algorithm, **common), feddr.simulate_cluster(one, algorithm, workers=3, **common))
 
 
+@pytest.mark.slow
 def test_fewer_clients_than_shards_and_workers() -> None:
     common = arguments(sampling=feddr.sampling.Full(), rounds=2)
     expected = feddr.simulate(problem(3), FEDDR, **common)
@@ -62,7 +64,7 @@ def test_samples_on_demand() -> None:
     assert_same(feddr.simulate(one, FEDDR, **common), feddr.simulate_cluster(one, FEDDR, workers=2, **common))
 
 
-@pytest.mark.parametrize("checkpoint", [False, True])
+@pytest.mark.parametrize("checkpoint", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_a_worker_that_dies_in_mid_round_changes_no_bit(
     checkpoint: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -88,6 +90,7 @@ def test_workers_that_join_take_shards_over_and_change_no_bit(
     assert_same(feddr.simulate(problem(), FEDDR, **arguments(rounds=6)), found)
 
 
+@pytest.mark.slow
 def test_runs_resume_from_each_others_checkpoints(tmp_path: Path) -> None:
     expected = feddr.simulate(problem(), FEDDR, **arguments(rounds=6))
     engines: list[Any] = [feddr.simulate, feddr.simulate_cluster]

@@ -15,6 +15,8 @@ import pytest
 import feddr
 from feddr.engines import cluster
 from feddr.engines.workers import fleet as fleets
+from feddr.engines.workers import placement
+from feddr.engines.workers import run as run_module
 from tests.engines.workers.small_runs import arguments, assert_same, problem
 
 ray = pytest.importorskip("ray", reason="pip install 'feddr[ray]'")
@@ -71,6 +73,12 @@ def on_demand(make_first: Callable[[int], None] = int) -> feddr.Problem:  # type
     return feddr.Problem.classification(feddr.models.mlp([4, 5, 3]), data)
 
 
+def test_no_cluster_at_an_address_is_said() -> None:
+    """It comes first: a process that is connected to a Ray uses that one."""
+    with pytest.raises(ValueError, match="address must be that of a Ray cluster"):
+        feddr.simulate_cluster(problem(), FEDDR, address="nonsense://", **arguments())
+
+
 @pytest.mark.usefixtures("two_nodes")
 @pytest.mark.parametrize("workers", [2, 5])
 def test_workers_on_two_nodes_have_the_bits_of_one_machine(workers: int) -> None:
@@ -123,6 +131,26 @@ def test_a_node_that_is_lost_changes_no_bit(two_nodes: Any, started: list[fleets
     assert_same(feddr.simulate(problem(), FEDDR, **common), found)
 
 
+def test_a_node_that_joins_gets_a_worker(
+    two_nodes: Any, started: list[fleets.Fleet], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two workers of two threads on the two nodes; a third node comes after the first round."""
+    monkeypatch.setattr(run_module, "BALANCED", 2)
+    monkeypatch.setattr(placement, "GAIN", 0.0)
+    joined = []
+
+    def callback(progress: Any) -> None:
+        if progress.round == 1:
+            joined.append(two_nodes.add_node(num_cpus=2, object_store_memory=100_000_000))
+
+    try:
+        found = feddr.simulate_cluster(problem(), FEDDR, threads=2, callback=callback, **arguments(rounds=5))
+    finally:
+        two_nodes.remove_node(joined[0])
+    assert len(started[0].members) == 3
+    assert_same(feddr.simulate(problem(), FEDDR, **arguments(rounds=5)), found)
+
+
 DRIVER = """
 import os, signal, sys, feddr
 from tests.engines.workers.small_runs import arguments, problem
@@ -158,10 +186,3 @@ def test_other_versions_are_refused_with_their_names(monkeypatch: pytest.MonkeyP
 def test_more_workers_than_cores_are_refused() -> None:
     with pytest.raises(ValueError, match="got 6 of 1 threads"):
         feddr.simulate_cluster(problem(), FEDDR, workers=6, threads=1, **arguments())
-
-
-def test_no_cluster_at_an_address_is_said() -> None:
-    if ray.is_initialized():
-        pytest.skip("this process is connected to a Ray already, which is then used")
-    with pytest.raises(ValueError, match="address must be that of a Ray cluster"):
-        feddr.simulate_cluster(problem(), FEDDR, address="nonsense://", **arguments())

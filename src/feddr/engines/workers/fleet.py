@@ -100,13 +100,21 @@ class Fleet:
 
     def room(self) -> int:
         """Return how many workers there is room for, those that there are among them."""
-        free = self.ray.available_resources().get("CPU", 0.0)
-        return len(self.members) + int(free // max(self.options.get("num_cpus", 1), 1))
+        each = max(self.options.get("num_cpus", 1), 1)
+        return sum(int(node["Resources"].get("CPU", 0) // each) for node in self.ray.nodes() if node["Alive"])
 
     def regroup(self, shards: list[Range]) -> list[int]:
-        """Give workers other shards, and new workers theirs; return those whose clients have to be sent to them."""
+        """Give workers other shards, and new workers theirs; return those whose clients have to be sent to them.
+
+        Where new workers do not get their cores in time, others have them, and nothing changes.
+        """
         changed = [j for j, block in enumerate(shards) if j >= len(self.members) or self.members[j].shards != block]
         new = [Member(self._actor(self.options), block) for block in shards[len(self.members) :]]
+        met = [member.actor.meet.remote() for member in new]
+        if met and len(self.ray.wait(met, num_returns=len(met), timeout=SCHEDULED)[0]) < len(met):
+            for member in new:
+                self.ray.kill(member.actor)
+            return []
         for member, block in zip(self.members, shards, strict=False):
             member.shards = block
         self._settle(new)

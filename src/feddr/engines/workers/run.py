@@ -1,7 +1,7 @@
 """The driver's side of a run on workers: draws nothing, computes no client, and holds one sum at a time."""
 
 import itertools
-from collections.abc import Callable, ItemsView, Iterable, Iterator, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import jax
@@ -28,12 +28,10 @@ from feddr.engines.shared.state import RunState
 from feddr.engines.workers.fleet import Fleet
 from feddr.engines.workers.placement import Range, improved
 from feddr.engines.workers.recovery import Recovery, owned
-from feddr.engines.workers.worker import NodeSums, Report, batched
+from feddr.engines.workers.states import RemoteClients
+from feddr.engines.workers.worker import NodeSums, Report
 from feddr.local import LocalSolver, Solution
 from feddr.tree import Tree
-
-SEGMENT = 32 * 2**20
-"""Bytes of client states that travel at a time, about."""
 
 BALANCED = 20
 """Rounds after which loads are looked at."""
@@ -107,7 +105,7 @@ class ClusterRun(ServerRun):
             return set()
         self._balance()
         message = tasks[0].message
-        active, soon = (self._by_worker(clients) for clients in ([task.client for task in tasks], upcoming()))
+        active, soon = (self.by_worker(clients) for clients in ([task.client for task in tasks], upcoming()))
         before = self.fleet.sent + self.fleet.received
         sent = self.fleet.ray.put(message)
         calls = {j: ("round", self.through, k, sent, own, soon.get(j, [])) for j, own in active.items()}
@@ -226,7 +224,7 @@ class ClusterRun(ServerRun):
         shard = shard_of(client, self.firsts[-1])
         return next(j for j, member in enumerate(self.fleet.members) if shard < member.shards[1])
 
-    def _by_worker(self, clients: Iterable[int]) -> dict[int, list[int]]:
+    def by_worker(self, clients: Iterable[int]) -> dict[int, list[int]]:
         """Return clients in order, by worker."""
         found = np.sort(np.fromiter(clients, np.int64))
         bounds = np.searchsorted(found, [self._clients_of(j)[0] for j in range(1, len(self.fleet.members))])
@@ -271,62 +269,6 @@ class ClusterEvaluator:
         fleet = self.run.fleet
         found = fleet.ask(dict.fromkeys(range(len(fleet.members)), (method, self.run.through, *arguments)))
         return [found[j] for j in sorted(found)]
-
-
-class RemoteClients(MutableMapping[int, Any]):
-    """The clients' states where they are, on workers; reading one fetches it."""
-
-    def __init__(self, run: ClusterRun) -> None:
-        self.run = run
-        each = sum(np.asarray(leaf).nbytes for leaf in tree.leaves(run.first_state))
-        self._at_a_time = min(max(SEGMENT // max(each, 1), 1), 10_000)
-
-    def __getitem__(self, client: int) -> Any:
-        if client not in self.run.state.updates:
-            raise KeyError(client)
-        return self._fetch(self.run.worker_of(client), [client])[client]
-
-    def __setitem__(self, client: int, state: Any) -> None:
-        raise TypeError("The states of clients are with their workers, and cannot be replaced from here.")
-
-    def __delitem__(self, client: int) -> None:
-        raise TypeError("A client's state is replaced, never removed.")
-
-    def __iter__(self) -> Iterator[int]:
-        return iter(sorted(self.run.state.updates))
-
-    def __len__(self) -> int:
-        return len(self.run.state.updates)
-
-    def __contains__(self, client: object) -> bool:
-        return client in self.run.state.updates
-
-    def items(self) -> ItemsView[int, Any]:
-        """Return the clients with their states, which are fetched some at a time."""
-        return States(self)
-
-    def fetched(self) -> Iterator[tuple[int, Any]]:
-        """Yield the clients with their states, in order."""
-        for j, own in self.run._by_worker(self).items():
-            for some in batched(own, self._at_a_time):
-                yield from self._fetch(j, some).items()
-
-    def _fetch(self, j: int, clients: list[int]) -> dict[int, Any]:
-        found: dict[int, Any] = {}
-        segments = self.run.fleet.ask({j: ("states", self.run.through, clients)})[j]
-        encoding.fill(found, self.run.first_state, segments)
-        return found
-
-
-class States(ItemsView[int, Any]):
-    """Clients with their states, fetched some at a time."""
-
-    def __init__(self, clients: RemoteClients) -> None:
-        super().__init__(clients)
-        self.clients = clients
-
-    def __iter__(self) -> Iterator[tuple[int, Any]]:
-        return self.clients.fetched()
 
 
 def _bytes(a: Tree) -> int:
