@@ -8,7 +8,7 @@ import pytest
 import feddr
 from feddr import config, tree
 from feddr.algorithms import Algorithm
-from feddr.compress import Compressor, Quantised, RandomK, TopK
+from feddr.compress import Compressor, Nonzero, Quantised, RandomK, Rounded, TopK
 from feddr.testing import check_algorithm
 
 FOUR = Quantised(4)
@@ -125,18 +125,27 @@ def test_a_compressor_is_named_and_its_absence_is_not() -> None:
     assert "upload" not in repr(feddr.AsyncFedDR())
 
 
-def test_a_certificate_asks_for_every_bit() -> None:
+@pytest.mark.parametrize(
+    ("method", "hypothesis"),
+    [(feddr.FedDR(upload=FOUR), "uploads"), (feddr.FedDR(download=Rounded()), "broadcasts")],
+    ids=str,
+)
+def test_a_certificate_asks_for_every_bit(method: feddr.FedDR, hypothesis: str) -> None:
     problem = least_squares()
     result = feddr.simulate(
         problem,
-        feddr.FedDR(upload=FOUR),
+        method,
         local=feddr.local.Accelerated(stopping=feddr.local.Absolute(1e-3)),
         rounds=3,
         certify=True,
         precision="float64",
     )
     failed = [one.name for one in feddr.certify.certificate(result).hypotheses if not one.holds]
-    assert failed == ["uploads"]
+    assert failed == [hypothesis]
+
+
+FORTH = {"name": "TopK", "share": 0.1, "values_as": {"name": "Quantised", "bits": 4}}
+BACK = {"name": "Nonzero", "values_as": {"name": "Rounded", "to": "bfloat16"}}
 
 
 def test_a_config_names_compressors() -> None:
@@ -146,11 +155,10 @@ def test_a_config_names_compressors() -> None:
         "data": {"name": "synthetic", "r": 1.0, "s": 1.0, "num_clients": 3},
         "model": {"name": "softmax", "num_features": 60, "num_classes": 10},
         "local": {"name": "SGD", "lr": 0.01},
-        "algorithm": [
-            {"name": "FedDR", "upload": {"name": "TopK", "share": 0.1, "values_as": {"name": "Quantised", "bits": 4}}}
-        ],
+        "algorithm": [{"name": "FedDR", "upload": FORTH, "download": BACK}],
     }
     parsed = config.parse(tables)
     assert config.parse(tomllib.loads(config.dumps(parsed))) == parsed
     _, (run,) = config.build(parsed)
-    assert run.algorithm.upload == TopK(0.1, Quantised(4))  # type: ignore[attr-defined]
+    expected = feddr.FedDR(upload=TopK(0.1, Quantised(4)), download=Nonzero(Rounded("bfloat16")))
+    assert run.algorithm == expected
