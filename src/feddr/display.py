@@ -72,9 +72,9 @@ def sparkline(values: Sequence[float], label: str = "", width: int = 180, height
     >>> sparkline([3.0, 2.0, 1.0]).startswith("<svg"), sparkline([1.0])
     (True, '')
     """
-    found = [float(value) for value in values]
-    step = max(1, -(-len(found) // POINTS))
-    points = [(i, y) for i, y in enumerate([*found[:-1:step], *found[-1:]]) if math.isfinite(y)]
+    numbers = [float(value) for value in values]
+    step = max(1, -(-len(numbers) // POINTS))
+    points = [(i, y) for i, y in enumerate([*numbers[:-1:step], *numbers[-1:]]) if math.isfinite(y)]
     if len(points) < 2:
         return ""
     low, high = min(y for _, y in points), max(y for _, y in points)

@@ -83,13 +83,13 @@ class StopWhen:
             raise ValueError(f"metric must be the name of a column, got {self.metric!r}; such as 'test_accuracy'.")
 
     @classmethod
-    def of(cls, given: "StopWhen | str | None") -> "StopWhen | None":
+    def of(cls, rule: "StopWhen | str | None") -> "StopWhen | None":
         """Return the rule that an engine was given, also as a text, and refuse what is none."""
-        if given is None or isinstance(given, cls):
-            return given
-        if isinstance(given, str):
-            return cls.parse(given)
-        raise ValueError(f"stop_when must be a feddr.StopWhen or a text, got {given!r}; such as 'test_accuracy>=0.9'.")
+        if rule is None or isinstance(rule, cls):
+            return rule
+        if isinstance(rule, str):
+            return cls.parse(rule)
+        raise ValueError(f"stop_when must be a feddr.StopWhen or a text, got {rule!r}; such as 'test_accuracy>=0.9'.")
 
     @classmethod
     def parse(cls, text: str) -> "StopWhen":
@@ -101,7 +101,7 @@ class StopWhen:
             Where it says something else, or asks for a target at the worse end of a metric.
         """
         kinds = {"metric": str, "patience": int, "min_delta": float, "seconds": float, "bytes": float, "better": str}
-        found: dict[str, object] = {}
+        settings: dict[str, object] = {}
         for piece in filter(None, map(str.strip, text.split(","))):
             target, setting = TARGET.fullmatch(piece), SETTING.fullmatch(piece)
             try:
@@ -109,10 +109,10 @@ class StopWhen:
                     end: Better = "max" if target[2] == ">=" else "min"
                     if better(target[1]) not in (None, end):
                         raise ValueError(f"{target[1]} is better when it is {_WORDS[better(target[1])]}")
-                    found |= {"metric": target[1], "target": float(target[3])}
-                    found |= {} if better(target[1]) else {"better": end}
+                    settings |= {"metric": target[1], "target": float(target[3])}
+                    settings |= {} if better(target[1]) else {"better": end}
                 elif setting is not None and setting[1] in kinds:
-                    found[setting[1]] = kinds[setting[1]](setting[2])
+                    settings[setting[1]] = kinds[setting[1]](setting[2])
                 else:
                     raise ValueError("it is no condition")
             except ValueError as error:
@@ -120,7 +120,7 @@ class StopWhen:
                     f"stop_when is such as 'test_accuracy>=0.9, seconds=600', or has {', '.join(kinds)}, got "
                     f"{piece!r}: {error}."
                 ) from None
-        return cls(**found)  # type: ignore[arg-type]
+        return cls(**settings)  # type: ignore[arg-type]
 
     def __str__(self) -> str:
         pieces = []

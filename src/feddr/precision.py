@@ -27,23 +27,23 @@ def of(precision: str) -> np.dtype[Any]:
 
 def samples(named: Mapping[str, NDArray[Any]], dtype: Any) -> dict[str, NDArray[Any]]:
     """Return samples as the solvers want them: real numbers as dtype, whole numbers as int32."""
-    found = {}
+    converted = {}
     for name, a in named.items():
         try:
             with np.errstate(over="raise"):
-                found[name] = np.asarray(a, dtype if np.issubdtype(a.dtype, np.floating) else np.int32)
+                converted[name] = np.asarray(a, dtype if np.issubdtype(a.dtype, np.floating) else np.int32)
         except FloatingPointError:
             largest = np.abs(a[np.isfinite(a)]).max()
             raise ValueError(
                 f'{name} must fit into {np.dtype(dtype)}, got {largest:.3g}; scale it, or use precision="float64".'
             ) from None
-    return found
+    return converted
 
 
 def real(what: str, values: ArrayLike) -> NDArray[Any]:
     """Return an array of float32 or float64: shorter floats as float32, whole numbers as float64."""
-    found = arrays.numbers(what, values)
-    return np.asarray(found, np.float32 if found.dtype.kind == "f" and found.itemsize <= 4 else np.float64)
+    array = arrays.numbers(what, values)
+    return np.asarray(array, np.float32 if array.dtype.kind == "f" and array.itemsize <= 4 else np.float64)
 
 
 def parameters(x: tree.Tree) -> tree.Tree:

@@ -139,8 +139,8 @@ class TorchProblem:
     @cached_property
     def init(self) -> dict[str, NDArray[Any]]:
         """The start x^0: the parameters that the module was given with."""
-        found: dict[str, NDArray[Any]] = start(parameters(self.module))
-        return found
+        x0: dict[str, NDArray[Any]] = start(parameters(self.module))
+        return x0
 
     def starting_at(self, init: Tree) -> "TorchProblem":
         """Return the same problem with another start x^0, such as the ``params`` of an earlier result."""
@@ -198,12 +198,12 @@ class TorchProblem:
         of = {"loss": self.loss, "correct": self.correct, "outputs": _outputs}[kind]
         assert of is not None
         x = precision.parameters(x)
-        tensors, found = self._tensors(x), []
+        tensors, chunks = self._tensors(x), []
         with torch.no_grad():
             for rows in _chunks(len(next(iter(batch.values())))):
                 chunk = self._batch({name: a[rows] for name, a in batch.items()}, precision.dtype_of(x))
-                found.append(of(self._outputs(tensors, chunk), chunk).numpy())
-        return np.concatenate(found) if found else np.zeros(0)
+                chunks.append(of(self._outputs(tensors, chunk), chunk).numpy())
+        return np.concatenate(chunks) if chunks else np.zeros(0)
 
     @cached_property
     def _own(self) -> torch.nn.Module:

@@ -67,9 +67,9 @@ def size(a: Tree) -> int:
 
 def unravel(vector: Any, like: Tree) -> Tree:
     """Return a vector of all entries as a tree like another one."""
-    found, structure = jax.tree.flatten(like)
-    pieces = np.split(vector, np.cumsum([np.size(x) for x in found])[:-1])
-    return jax.tree.unflatten(structure, [a.reshape(np.shape(x)) for a, x in zip(pieces, found, strict=True)])
+    entries, structure = jax.tree.flatten(like)
+    pieces = np.split(vector, np.cumsum([np.size(x) for x in entries])[:-1])
+    return jax.tree.unflatten(structure, [a.reshape(np.shape(x)) for a, x in zip(pieces, entries, strict=True)])
 
 
 def named(a: Tree) -> dict[str, Any]:

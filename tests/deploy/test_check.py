@@ -30,7 +30,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def problems(findings: Iterator[Finding]) -> dict[str, str]:
-    return {finding.what: finding.found for finding in findings if finding.verdict == "problem"}
+    return {finding.what: finding.observed for finding in findings if finding.verdict == "problem"}
 
 
 @contextmanager
@@ -101,7 +101,7 @@ def test_a_clock_that_is_not_told_is_not_measured() -> None:
     with serving(None, None) as target:
         (clock,) = (finding for finding in link(target, None) if finding.what == "clock")
     assert clock.verdict == "note"
-    assert "not measured" in clock.found
+    assert "not measured" in clock.observed
 
 
 def test_nobody_there_is_a_problem() -> None:

@@ -26,7 +26,7 @@ def plan(folder: Path, seeds: tuple[int, ...] = (1, 2)) -> Plan:
 
 def numbers(found: Plan) -> dict[tuple[str, int], list[float]]:
     (row,) = found.rows["tiny"]
-    return {key: run.history.column("F") for key, run in found.found(row).items()}
+    return {key: run.history.column("F") for key, run in found.finished(row).items()}
 
 
 def test_a_figure_end_to_end(tmp_path: Path) -> None:
@@ -93,7 +93,7 @@ def test_a_run_that_diverges_is_kept_with_its_history(tmp_path: Path) -> None:
     found = Plan({"tiny": rows(TINY, tmp_path, None, seeds=(1,))}, Runs(tmp_path / "runs"))
     assert make(found, serial) == []
     (row,) = found.rows["tiny"]
-    assert {run.status for run in found.found(row).values()} == {"diverged"}
+    assert {run.status for run in found.finished(row).values()} == {"diverged"}
     assert "Diverged: FedAvg (seed 1), FedDR (seed 1)" in output.save(tmp_path / "tiny", TINY, [row], found)
 
 

@@ -38,8 +38,8 @@ class _Stepping(FedAvg):
     def aggregate(self, s: FedOptServer, uploads: Uploads, prox: Prox) -> FedOptServer:
         gradient = tree.map(lambda xbar, x: xbar - x / uploads.weight, s.xbar, uploads.sum)
         with precision.scope(np.float64):  # outside of it JAX would make float32 of the server's state
-            found: FedOptServer = tree.map(np.asarray, _step(self, gradient, s))
-        return found
+            server: FedOptServer = tree.map(np.asarray, _step(self, gradient, s))
+        return server
 
 
 @partial(jax.jit, static_argnums=0)

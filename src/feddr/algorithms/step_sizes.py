@@ -28,11 +28,11 @@ class StepSizes(tuple[float, ...]):
     """One step size for each client."""
 
     def __new__(cls, etas: Iterable[float]) -> "StepSizes":
-        found = super().__new__(cls, (float(scalars.number("eta", eta)) for eta in etas))
-        for i, eta in enumerate(found):
+        sizes = super().__new__(cls, (float(scalars.number("eta", eta)) for eta in etas))
+        for i, eta in enumerate(sizes):
             if not 0 < eta < float("inf"):
                 raise ValueError(f"eta must be positive for every client, got {eta} for client {i}.")
-        return found
+        return sizes
 
     def __repr__(self) -> str:
         if len(self) <= SHOWN:

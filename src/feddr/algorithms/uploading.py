@@ -104,5 +104,5 @@ def sent(compressor: Compressor, change: Tree, error: Tree, draw: int | None) ->
     ([0.0, 2.0], [2.5, 0.0], [0.0, 1.0])
     """
     wanted = tree.add(change, error)
-    found = compressor.compress(wanted, draw or 0)
-    return found, tree.sub(wanted, found)
+    compressed = compressor.compress(wanted, draw or 0)
+    return compressed, tree.sub(wanted, compressed)

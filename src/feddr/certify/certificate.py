@@ -230,8 +230,8 @@ def certificate(result: "Result", *, F_star: float = 0.0) -> Certificate:
             if by_relative:
                 bound = relative.constants(L, p, eta, theta).bound(K, gap)
             else:
-                found = synchronous.constants(L, p, alpha, eta, gap=max(gap, 1e-12), M=max(M, 1e-300))
-                bound = found.bound(K, gap, M)
+                constants = synchronous.constants(L, p, alpha, eta, gap=max(gap, 1e-12), M=max(M, 1e-300))
+                bound = constants.bound(K, gap, M)
         except ValueError:
             largest = eta  # so close to the limit that rounding leaves no descent
     hypotheses.append(Hypothesis("step size eta", f"in (0, {largest:.4g})", f"{eta:.4g}", 0 < eta < largest))
@@ -258,7 +258,7 @@ def _end_of_run(watch: RoundMeasurements) -> tuple[float, float]:
     if start.exact:
         return float(np.max(scale * start.per_client)), 1.0
     end = smoothness(watch.problem, [watch.xbar]).including(watch.met)
-    before, after = (1 / etas + np.minimum(found.lowers, 0.0) for found in (start, end))
+    before, after = (1 / etas + np.minimum(bounds.lowers, 0.0) for bounds in (start, end))
     looser = float(np.max((before / after) ** 2)) if np.all(after > 0) else math.inf
     return float(np.max(scale * end.per_client)), looser
 

@@ -66,14 +66,14 @@ def rows(arrays: Arrays) -> History:
     """Return the history whose columns ``history`` returned."""
     columns = [arrays[name].tolist() for name in COLUMNS]
     further = {name: array.tolist() for name, array in _in_order(strip_prefix("metrics", arrays))}
-    found = History([Row(*values) for values in zip(*columns, strict=True)])
+    restored = History([Row(*values) for values in zip(*columns, strict=True)])
     if further:
-        each = ({name: values[j] for name, values in further.items()} for j in range(len(found)))
-        found.rows = [replace(row, metrics=values) for row, values in zip(found.rows, each, strict=True)]
+        each = ({name: values[j] for name, values in further.items()} for j in range(len(restored)))
+        restored.rows = [replace(row, metrics=values) for row, values in zip(restored.rows, each, strict=True)]
     clients = strip_prefix("clients", arrays)
     for number in sorted({int(key.partition("/")[0]) for key in clients}):
-        found.clients.add(number, dict(_in_order(strip_prefix(str(number), clients))))
-    return found
+        restored.clients.add(number, dict(_in_order(strip_prefix(str(number), clients))))
+    return restored
 
 
 def _in_order(arrays: Arrays) -> list[tuple[str, NDArray[Any]]]:

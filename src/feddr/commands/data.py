@@ -72,10 +72,10 @@ def _from_name(name: str, sets: list[str]) -> Component:
 
 def _load(chosen: Component) -> "FederatedData":
     try:
-        found: FederatedData = target("data", chosen.name)(**chosen.arguments)
+        federated: FederatedData = target("data", chosen.name)(**chosen.arguments)
     except ValueError as error:
         raise ConfigError(f"data {chosen.name}: {error}") from None
-    return found
+    return federated
 
 
 def _print(chosen: Component, summary: "Summary") -> None:
@@ -95,8 +95,8 @@ def _print(chosen: Component, summary: "Summary") -> None:
 
 def _headline(chosen: Component, summary: "Summary") -> str:
     kind = f"{len(summary.columns)} classes" if summary.are_classes else "a number to predict"
-    given = "".join(f", {key}={value}" for key, value in chosen.arguments.items())
-    return f"{chosen.name}{given}: {len(summary.clients):,} clients, {summary.num_features:,} features, {kind}."
+    arguments = "".join(f", {key}={value}" for key, value in chosen.arguments.items())
+    return f"{chosen.name}{arguments}: {len(summary.clients):,} clients, {summary.num_features:,} features, {kind}."
 
 
 def table(summary: "Summary") -> "Table":
@@ -129,5 +129,7 @@ def _draw(chosen: Component, summary: "Summary", path: Path) -> None:
     from feddr import plots
     from feddr.plots import federation
 
-    given = ", ".join(f"{key}={value}" for key, value in chosen.arguments.items() if key not in ("data_dir", "path"))
-    plots.save(federation.federation(summary, f"{chosen.name}: {given}" if given else chosen.name), path)
+    arguments = ", ".join(
+        f"{key}={value}" for key, value in chosen.arguments.items() if key not in ("data_dir", "path")
+    )
+    plots.save(federation.federation(summary, f"{chosen.name}: {arguments}" if arguments else chosen.name), path)

@@ -57,8 +57,8 @@ def check(
         table.add_column(title, overflow="fold")
     colours = {"ok": "green", "note": "yellow", "problem": "bold red"}
     findings = list(look(superlink, listen, certs))
-    for what, verdict, found, remedy in findings:
-        table.add_row(Text(verdict, colours[verdict]), what, Text(found), Text(remedy))
+    for what, verdict, observed, remedy in findings:
+        table.add_row(Text(verdict, colours[verdict]), what, Text(observed), Text(remedy))
     results(WIDTH).print(table)
     problems = sum(finding.verdict == "problem" for finding in findings)
     if problems:

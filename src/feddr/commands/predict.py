@@ -43,21 +43,21 @@ def rows(path: Path) -> "pd.DataFrame":
     from feddr.preparation.preparation import PLACE
 
     try:
-        found = pd.read_csv(io.BytesIO(files.read(path)), dtype=str, keep_default_na=False, skipinitialspace=True)
+        cells = pd.read_csv(io.BytesIO(files.read(path)), dtype=str, keep_default_na=False, skipinitialspace=True)
     except (pd.errors.ParserError, pd.errors.EmptyDataError, UnicodeDecodeError) as error:
         raise ValueError(f"{path}: not a table ({str(error).strip()}).") from None
-    found.columns = found.columns.str.strip()
-    return found.set_axis(pd.Index([f"{path}, row {i + 1}" for i in range(len(found))], name=PLACE))
+    cells.columns = cells.columns.str.strip()
+    return cells.set_axis(pd.Index([f"{path}, row {i + 1}" for i in range(len(cells))], name=PLACE))
 
 
-def table(predictor: "Predictor", given: "pd.DataFrame", proba: bool) -> str:
+def table(predictor: "Predictor", raw: "pd.DataFrame", proba: bool) -> str:
     """Return the predictions of rows as CSV."""
     prepared = predictor.preparation is not None
-    x = given if prepared else _numbers(predictor, given)
+    x = raw if prepared else _numbers(predictor, raw)
     columns = {"prediction": predictor.predict(x).tolist()}
     if proba:
-        found = predictor.predict_proba(x)
-        columns |= {f"probability={name}": found[:, k].tolist() for k, name in enumerate(predictor.classes)}
+        probabilities = predictor.predict_proba(x)
+        columns |= {f"probability={name}": probabilities[:, k].tolist() for k, name in enumerate(predictor.classes)}
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(columns)
@@ -65,12 +65,12 @@ def table(predictor: "Predictor", given: "pd.DataFrame", proba: bool) -> str:
     return text.getvalue()
 
 
-def _numbers(predictor: "Predictor", given: "pd.DataFrame") -> "pd.DataFrame":
+def _numbers(predictor: "Predictor", raw: "pd.DataFrame") -> "pd.DataFrame":
     """Return the features of a model that was trained on numbers as they were."""
     import pandas as pd
 
     from feddr.preparation import NumericColumn, Preparation
 
-    names = predictor.features or tuple(given.columns)
+    names = predictor.features or tuple(raw.columns)
     as_is = Preparation(tuple(NumericColumn(name) for name in names))
-    return pd.DataFrame(as_is.transform(given), columns=list(names))
+    return pd.DataFrame(as_is.transform(raw), columns=list(names))

@@ -56,9 +56,9 @@ class MethodLines(PlainLines):
         overdue = report.round >= self.due + tenth or report.round == report.rounds
         if overdue or (report.round >= self.due and report.row is not None):
             words = self.method.words(report)
-            told = [f"round {words['round']}", f"at round {self.method.row.round}: {self.method.metrics}"]
+            standing = [f"round {words['round']}", f"at round {self.method.row.round}: {self.method.metrics}"]
             timed = [*([words["speed"]] if words["speed"] else []), f"{self.method.seconds:.0f} s"]
-            say(self.console, f"{self.method.label}: {'; '.join([*told, ', '.join(timed)])}")
+            say(self.console, f"{self.method.label}: {'; '.join([*standing, ', '.join(timed)])}")
             self.due = report.round + tenth
 
     def end(self, status: str) -> None:
@@ -180,9 +180,9 @@ def table(outcomes: Sequence[Outcome]) -> Table:
 def _asked(rows: Sequence[Row]) -> list[TableColumn]:
     """Return the columns of metrics that the runs were asked for; of those of clients, the worst one's."""
     names = dict.fromkeys(name for row in rows for name in row.metrics if "_client_" not in name)
-    found = [_metric(name, name.replace("_", "\n", 1).replace("_", " ")) for name in names]
+    columns = [_metric(name, name.replace("_", "\n", 1).replace("_", " ")) for name in names]
     worst = next((name for name in WORST if any(name in row.metrics for row in rows)), None)
-    return [*found, *([_metric(worst, "worst\nclient")] if worst else [])]
+    return [*columns, *([_metric(worst, "worst\nclient")] if worst else [])]
 
 
 def _metric(name: str, title: str) -> TableColumn:

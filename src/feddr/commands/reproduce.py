@@ -120,11 +120,11 @@ def _executor(workers: int | None) -> "tuple[Executor, int]":
     return Processes(count, COMMAND), count
 
 
-def _seeds(given: str) -> tuple[int, ...]:
+def _seeds(text: str) -> tuple[int, ...]:
     try:
-        found = tuple(dict.fromkeys(int(seed) for seed in given.split(",")))
-        if min(found) < 0:
+        seeds = tuple(dict.fromkeys(int(seed) for seed in text.split(",")))
+        if min(seeds) < 0:
             raise ValueError
     except ValueError:
-        raise ValueError(f"--seeds must be whole numbers from 0 with commas, such as 4,35,21, got {given}.") from None
-    return found
+        raise ValueError(f"--seeds must be whole numbers from 0 with commas, such as 4,35,21, got {text}.") from None
+    return seeds

@@ -99,7 +99,10 @@ def run(
         raise ConfigError(f"--seeds is for a new experiment, got --resume {resume}; resume the folder of one seed.")
     each = {seed: configs.load(config, [*(sets or []), f"seed={seed}"]) for seed in run_seeds.numbers(seeds)}
     code = run_seeds.execute(
-        Folder(experiment, out), list(each), lambda seed, place: _execute(each[seed], place, None, options), quiet
+        Folder(experiment, out),
+        list(each),
+        lambda seed, seed_folder: _execute(each[seed], seed_folder, None, options),
+        quiet,
     )
     raise typer.Exit(code)
 

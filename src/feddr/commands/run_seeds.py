@@ -15,12 +15,12 @@ from feddr.runs.folder import Folder, Outcome, read_history
 def numbers(seeds: str) -> list[int]:
     """Return the seeds of a text such as 0,1,2."""
     try:
-        found = [int(seed) for seed in seeds.split(",")]
+        parsed = [int(seed) for seed in seeds.split(",")]
     except ValueError:
         raise ConfigError(f"--seeds must be whole numbers with commas, such as 0,1,2, got {seeds}.") from None
-    if min(found) < 0 or len(set(found)) < len(found):
+    if min(parsed) < 0 or len(set(parsed)) < len(parsed):
         raise ConfigError(f"--seeds must be whole numbers from 0 that differ, got {seeds}.")
-    return found
+    return parsed
 
 
 def execute(folder: Folder, seeds: Sequence[int], run: Callable[[int, Path], int], quiet: bool) -> int:
@@ -40,19 +40,19 @@ def execute(folder: Folder, seeds: Sequence[int], run: Callable[[int, Path], int
     failures: dict[tuple[str, int], str] = {}
     codes = []
     for seed in seeds:
-        place = folder.path / f"seed-{seed}"
-        codes.append(run(seed, place))
+        seed_folder = folder.path / f"seed-{seed}"
+        codes.append(run(seed, seed_folder))
         if codes[-1] == INTERRUPTED:
             return INTERRUPTED
         for method in folder.config.algorithms:
-            histories.setdefault(method.label, {})[seed] = read_history(place / method.label)
-            if not (place / method.label / "model.safetensors").is_file():
+            histories.setdefault(method.label, {})[seed] = read_history(seed_folder / method.label)
+            if not (seed_folder / method.label / "model.safetensors").is_file():
                 failures[method.label, seed] = "it diverged"
-    found = Comparison(histories, failures=failures)
-    found.write(folder.path)
-    plots.save(found.figure(folder.config.name), folder.path / "comparison.png")
+    comparison = Comparison(histories, failures=failures)
+    comparison.write(folder.path)
+    plots.save(comparison.figure(folder.config.name), folder.path / "comparison.png")
     if not quiet:
-        shown = [Outcome(label, "finished", History([row])) for label, row in found.means().items()]
+        shown = [Outcome(label, "finished", History([row])) for label, row in comparison.means().items()]
         if shown:
             console.results().print(progress.table(shown))
         typer.echo(f"Means over the seeds {', '.join(map(str, seeds))}; spreads are in summary.csv.")

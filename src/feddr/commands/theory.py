@@ -60,7 +60,7 @@ def theory(
     T = setting.n - 1 if tau is not None and T is None else T
 
     def ask(tau: int | None, T: int | None) -> dict[str, Any]:
-        found = choose(
+        recommendation = choose(
             setting.L,
             setting.n,
             setting.p_hat,
@@ -72,7 +72,7 @@ def theory(
             tau=tau,
             T=T,
         )
-        return theory_answer.answer(setting, found, eps, M)
+        return theory_answer.answer(setting, recommendation, eps, M)
 
     try:
         answers = [ask(tau, T)]
@@ -84,13 +84,13 @@ def theory(
             f"These numbers lead beyond the largest or the least float, got L = {setting.L}, gap = {setting.gap}, "
             f"M = {M}, eps = {eps}, alpha = {alpha}, eta = {eta}; take less extreme ones."
         ) from None
-    given = [name for name, value in (("alpha", alpha), ("eta", eta)) if value is not None]
+    fixed = [name for name, value in (("alpha", alpha), ("eta", eta)) if value is not None]
     if out is not None:
-        theory_answer.draw(answers[-1], given, out)
+        theory_answer.draw(answers[-1], fixed, out)
     if as_json:
         typer.echo(json.dumps(answers[-1], indent=2, allow_nan=False))
     else:
-        theory_answer.show(answers, given, out)
+        theory_answer.show(answers, fixed, out)
 
 
 def _from_numbers(

@@ -41,7 +41,7 @@ class Setting:
     notes: tuple[str, ...] = ()
 
 
-def answer(setting: Setting, found: "Recommendation", eps: float, M: float) -> dict[str, Any]:
+def answer(setting: Setting, recommendation: "Recommendation", eps: float, M: float) -> dict[str, Any]:
     """Return the answer, by the names of the flags and of the paper; None where a name does not apply.
 
     Raises
@@ -52,7 +52,7 @@ def answer(setting: Setting, found: "Recommendation", eps: float, M: float) -> d
     from feddr.theory import AsyncConstants, RelativeConstants, rate
     from feddr.theory.choice import limits, total
 
-    c, factor = found.constants, total(found.constants, setting.gap, M)
+    c, factor = recommendation.constants, total(recommendation.constants, setting.gap, M)
     if not math.isfinite(factor):
         raise OverflowError
     delayed, K = isinstance(c, AsyncConstants), rate.rounds(factor, eps)
@@ -70,16 +70,16 @@ def answer(setting: Setting, found: "Recommendation", eps: float, M: float) -> d
         "M": M,
         "tau": getattr(c, "tau", None),
         "T": getattr(c, "T", None),
-        "alpha": found.alpha,
+        "alpha": recommendation.alpha,
         "alpha_max": alpha_max,
-        "eta": found.eta,
+        "eta": recommendation.eta,
         "eta_max": eta_max,
-        **{name: None if delayed else getattr(found.gammas, name) for name in GAMMAS},
+        **{name: None if delayed else getattr(recommendation.gammas, name) for name in GAMMAS},
         **{name: getattr(c, name, None) for name in CONSTANTS},
         "total": factor,
         "K": K,
         "bound": rate.average(factor, K),
-        "reasons": [*setting.notes, *found.reasons, START],
+        "reasons": [*setting.notes, *recommendation.reasons, START],
     }
     if not all(math.isfinite(value) for value in result.values() if isinstance(value, float)):
         raise OverflowError
@@ -92,7 +92,7 @@ CONSTANTS = ("descent", "beta", "rho1", "rho2", "C1", "C2", "C3", "rho", "D", "C
 START = "The gap depends on the start of the clients, and the lazy start has errors of its own: see feddr.theory."
 
 
-def show(answers: Sequence[Mapping[str, Any]], given: Collection[str], picture: Path | None) -> None:
+def show(answers: Sequence[Mapping[str, Any]], fixed: Collection[str], picture: Path | None) -> None:
     """Print a table with a column for each algorithm, and the reasons of the last one."""
     last = answers[-1]
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
@@ -102,7 +102,7 @@ def show(answers: Sequence[Mapping[str, Any]], given: Collection[str], picture: 
     table.add_row("admissible alpha", *(f"(0, {one['alpha_max']:.4g})" for one in answers))
     table.add_row("admissible eta for the alpha below", *(f"(0, {one['eta_max']:.4g})" for one in answers))
     for name in ("alpha", "eta"):
-        whose = "given" if name in given else "recommended"
+        whose = "given" if name in fixed else "recommended"
         table.add_row(f"{whose} {name}", *(f"{one[name]:.4g}" for one in answers), style="bold")
     for name in (*GAMMAS, *CONSTANTS):
         if any(one[name] for one in answers):  # the constants of the errors are all zero for an exact prox
@@ -123,14 +123,14 @@ def show(answers: Sequence[Mapping[str, Any]], given: Collection[str], picture: 
     say("A picture of the region: --out theory.png" if picture is None else f"Saved {picture}.")
 
 
-def draw(answer: Mapping[str, Any], given: Collection[str], path: Path) -> None:
+def draw(answer: Mapping[str, Any], fixed: Collection[str], path: Path) -> None:
     """Write the region, with the pair marked, to a file in the format of its name."""
     from feddr import plots
     from feddr.plots import theory
 
     L, alpha, eta = answer["L"], answer["alpha"], answer["eta"]
     curves = theory.boundaries(L, answer["n"], answer["tau"], gamma4=answer["gamma4"] or 0.0)
-    whose = "given" if {"alpha", "eta"} <= set(given) else "recommended"
+    whose = "given" if {"alpha", "eta"} <= set(fixed) else "recommended"
     label = f"{whose} for {answer['algorithm']}:\nalpha = {alpha:.3g}\neta = {L * eta:.3g} / L"
     title = f"Admissible step sizes, n = {answer['n']}"
     with atomic.refusing(path):

@@ -74,19 +74,19 @@ def tune(
     from feddr.tune import plan
 
     search = plan(raw, **simple, **tables, seeds=_seeds(seeds), unequal=unequal or None)
-    executor, how = _executor(ray, workers, search.size)
+    executor, description = _executor(ray, workers, search.size)
     lists = {"set": sets, "grid": grid, "random": random}
     words = [word for flag, values in lists.items() for value in values or [] for word in (f"--{flag}", value)]
     for flag, value in {**simple, "seeds": seeds, "workers": workers, "ray": ray}.items():
         words += [] if value is None else [f"--{flag}", str(value)]
     command = ["feddr", "tune", str(config), *words, *(["--unequal"] if unequal else [])]
-    raise typer.Exit(_execute(search, executor, how, out, resume, command, quiet))
+    raise typer.Exit(_execute(search, executor, description, out, resume, command, quiet))
 
 
 def _execute(
     search: "Search",
     executor: "Executor",
-    how: str,
+    description: str,
     out: Path | None,
     resume: Path | None,
     command: list[str],
@@ -102,7 +102,7 @@ def _execute(
     path = made.path if made is not None else resume or Path()
     again = shlex.join([*command, "--resume", str(path)])
     with Store(path, search) as store:
-        for line in view.announce(search, sum(map(store.done, search.run_keys())), how):
+        for line in view.announce(search, sum(map(store.done, search.run_keys())), description):
             say(console, line)
         shown = view.view(search, store, console)
         try:
@@ -119,10 +119,10 @@ def _execute(
         configs = output.save(path, search, ranking)
         if not quiet:
             _report(search, ranking, path, configs)
-        found = verdict(search, store, ranking, again)
-        for line in found.complaints:
+        outcome = verdict(search, store, ranking, again)
+        for line in outcome.complaints:
             complain(line)
-        return found.code
+        return outcome.code
 
 
 def _report(search: "Search", ranking: "dict[str, list[RankedSetting]]", path: Path, configs: list[Path]) -> None:
@@ -151,25 +151,25 @@ def _executor(ray: str | None, workers: int | None, size: int) -> "tuple[Executo
     return Processes(count), f"{count} at a time"
 
 
-def _keys(option: str, given: list[str] | None) -> dict[str, Any] | None:
+def _keys(option: str, entries: list[str] | None) -> dict[str, Any] | None:
     """Split ``KEY=VALUES``, the key as for ``--set``."""
     from feddr.config import toml
     from feddr.tune.space import text
 
-    found = {}
-    for entry in given or []:
+    axes = {}
+    for entry in entries or []:
         path, values = toml.assignment(entry)
         if not path or values == "":
             raise ValueError(f"{option} is {KEY}, such as algorithm.eta=1,10,100, got {entry}.")
-        found[text(path)] = values if isinstance(values, str | list) else [values]
-    return found or None
+        axes[text(path)] = values if isinstance(values, str | list) else [values]
+    return axes or None
 
 
-def _seeds(given: str | None) -> list[int] | None:
+def _seeds(text: str | None) -> list[int] | None:
     try:
-        return None if given is None else [int(seed) for seed in given.split(",")]
+        return None if text is None else [int(seed) for seed in text.split(",")]
     except ValueError:
-        raise ValueError(f"--seeds must be whole numbers with commas, such as 0,1,2, got {given}.") from None
+        raise ValueError(f"--seeds must be whole numbers with commas, such as 0,1,2, got {text}.") from None
 
 
 def _hint(command: str) -> None:

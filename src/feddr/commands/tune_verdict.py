@@ -46,8 +46,8 @@ def verdict(search: Search, store: Store, ranking: Mapping[str, Sequence[RankedS
 
 def counts(records: Iterable[RunRecord]) -> str:
     """Return how failed runs ended, as in "3 diverged, 1 refused"."""
-    found = Counter(record.status for record in records if record.value is None)
-    return ", ".join(f"{count} {status}" for status, count in found.items())
+    by_status = Counter(record.status for record in records if record.value is None)
+    return ", ".join(f"{count} {status}" for status, count in by_status.items())
 
 
 def _trouble(label: str, standings: Sequence[RankedSetting]) -> list[str]:

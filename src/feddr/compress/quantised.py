@@ -145,11 +145,11 @@ def _scaled(flat: Flat, factors: Flat, counts: NDArray[np.int64], out: Flat | No
     """Return each block times its factor; long blocks one by one, which takes half the time."""
     if len(flat) < LONG_BLOCKS * len(counts):
         return np.multiply(flat, np.repeat(factors, counts), out=out)
-    found, begin = np.empty_like(flat) if out is None else out, 0
+    scaled, begin = np.empty_like(flat) if out is None else out, 0
     for factor, count in zip(factors, counts.tolist(), strict=True):
-        np.multiply(flat[begin : begin + count], factor, out=found[begin : begin + count])
+        np.multiply(flat[begin : begin + count], factor, out=scaled[begin : begin + count])
         begin += count
-    return found
+    return scaled
 
 
 @functools.lru_cache(maxsize=64)
@@ -159,5 +159,5 @@ def _blocks(lengths: tuple[int, ...], block: int | None) -> tuple[NDArray[np.int
     for length in lengths:
         size = block or max(length, 1)
         counts += [size] * (length // size) + ([length % size] if length % size else [])
-    found = np.array(counts, np.int64)
-    return found, np.cumsum(found) - found
+    sizes = np.array(counts, np.int64)
+    return sizes, np.cumsum(sizes) - sizes

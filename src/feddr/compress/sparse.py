@@ -177,8 +177,8 @@ def _least(numbers: NDArray[Any], count: int) -> NDArray[np.int64]:
     """
     if len(numbers) >= MANY:
         sample = numbers[::SAMPLED]
-        place = min(count * 5 // (4 * SAMPLED) + SAMPLED, len(sample) - 1)
-        near = np.flatnonzero(numbers <= np.partition(sample, place)[place])
+        rank = min(count * 5 // (4 * SAMPLED) + SAMPLED, len(sample) - 1)
+        near = np.flatnonzero(numbers <= np.partition(sample, rank)[rank])
         if len(near) >= count:
             return near[_selected(numbers[near], count)]
     return _selected(numbers, count)

@@ -108,19 +108,19 @@ def target(kind: str, name: str) -> Callable[..., Any]:
         return _optax
     if (kind, name) == ("algorithm", "FedOpt"):
         return _fedopt
-    found: Callable[..., Any] = getattr(import_module(TABLE[kind][0]), name)
-    return found
+    component: Callable[..., Any] = getattr(import_module(TABLE[kind][0]), name)
+    return component
 
 
 def settings(kind: str, name: str) -> dict[str, inspect.Parameter]:
     """Return the settings of the function or class of this name."""
-    found = dict(inspect.signature(target(kind, name)).parameters)
+    parameters = dict(inspect.signature(target(kind, name)).parameters)
     if (kind, name) == ("local", "Optax"):  # whose annotation would import JAX with this module
-        found["lr"] = found["lr"].replace(annotation=settings("local", "SGD")["lr"].annotation)
-    if found.pop("mask", None):  # a function or a tree of arrays, neither of which TOML has
+        parameters["lr"] = parameters["lr"].replace(annotation=settings("local", "SGD")["lr"].annotation)
+    if parameters.pop("mask", None):  # a function or a tree of arrays, neither of which TOML has
         keyword = inspect.Parameter.KEYWORD_ONLY
-        found["leave"] = inspect.Parameter("leave", keyword, default=(), annotation=Sequence[str])
-    return found
+        parameters["leave"] = inspect.Parameter("leave", keyword, default=(), annotation=Sequence[str])
+    return parameters
 
 
 def check_name(key: str, kind: str, table: Any) -> None:
@@ -202,5 +202,5 @@ def _transformation(optimiser: str, lr: float) -> "GradientTransformation":
         raise ValueError(f"optimiser must be one of {', '.join(OPTIMISERS)}, got {optimiser!r}.")
     if not 0 < lr < float("inf"):
         raise ValueError(f"lr must be positive, got {lr}.")
-    found: GradientTransformation = getattr(optax, optimiser)(lr)
-    return found
+    transformation: GradientTransformation = getattr(optax, optimiser)(lr)
+    return transformation

@@ -14,37 +14,37 @@ OWN = ("local", "sampling")
 
 def entries(raw: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the tables of the algorithms, whether the config has one or a list of them."""
-    given = raw.get("algorithm", [])
-    found = given if isinstance(given, list) else [given]
-    if not found:
+    tables = raw.get("algorithm", [])
+    listed = tables if isinstance(tables, list) else [tables]
+    if not listed:
         raise ConfigError("algorithm is missing; an experiment needs one or more.")
-    for entry in found:
+    for entry in listed:
         check_name("algorithm", "algorithm", entry)
-    return found
+    return listed
 
 
 def labels(entries: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return a label for each algorithm: its own, else its name with what sets it apart from others of this name."""
-    given = [argument("algorithm.label", entry["label"], str) for entry in entries if "label" in entry]
-    found: list[str] = []
+    own = [argument("algorithm.label", entry["label"], str) for entry in entries if "label" in entry]
+    chosen: list[str] = []
     for entry in entries:
         if "label" in entry:
-            found.append(entry["label"])
+            chosen.append(entry["label"])
             continue
         twins = [other for other in entries if other["name"] == entry["name"] and "label" not in other]
         apart = [key for key in entry if key not in OWN and any(other.get(key) != entry[key] for other in twins)]
         plain = label = " ".join([entry["name"], *(f"{key}={entry[key]}" for key in apart)])
         number = 1
-        while label in found or label in given:
+        while label in chosen or label in own:
             number += 1
             label = f"{plain} #{number}"
-        found.append(label)
-    for label in found:
+        chosen.append(label)
+    for label in chosen:
         check_file_name("algorithm.label", label)
         # Folders that differ in case alone are one folder on many machines.
-        if sum(other.casefold() == label.casefold() for other in found) > 1:
+        if sum(other.casefold() == label.casefold() for other in chosen) > 1:
             raise ConfigError(f"algorithm.label must differ between algorithms, got {toml.text(label)} twice.")
-    return found
+    return chosen
 
 
 def check_file_name(key: str, name: str) -> None:

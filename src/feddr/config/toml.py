@@ -104,11 +104,11 @@ def lines(table: Mapping[str, Any]) -> list[str]:
 def loads(text: str) -> dict[str, Any]:
     """Return the tables of a text, or raise ValueError: also where it is TOML with more than an experiment may have."""
     try:
-        found = tomllib.loads(text)
+        tables = tomllib.loads(text)
     except RecursionError:
         raise ValueError(f"its tables or lists are nested more than {limits.NESTING} deep") from None
-    check(found)
-    return found
+    check(tables)
+    return tables
 
 
 def check(value: Any, depth: int = 0) -> None:
@@ -135,9 +135,9 @@ def assignment(line: str) -> tuple[list[str], Any]:
         return [], None
     path, value = [key.strip('"') for key in re.findall(step, match[1])], match[2]
     try:
-        found = loads(f"value = {value}")
+        parsed = loads(f"value = {value}")
     except tomllib.TOMLDecodeError:
-        found = {}
+        parsed = {}
     except ValueError as error:
         raise ValueError(f"{match[1]} has a value that cannot be used: {error}.") from None
-    return path, found["value"] if len(found) == 1 else value
+    return path, parsed["value"] if len(parsed) == 1 else value

@@ -141,12 +141,12 @@ def from_huggingface(
     names, train = _owned(dataset, x, y, client)
     held = None
     if test is not None:
-        found, sets = _owned(test, x, y, client)
-        strange = [name for name in found if name not in names]
-        if strange or (client is None and found != names):
-            raise ValueError(f"test needs the clients of the training data, {names}, got {found}.")
+        owners, sets = _owned(test, x, y, client)
+        strange = [name for name in owners if name not in names]
+        if strange or (client is None and owners != names):
+            raise ValueError(f"test needs the clients of the training data, {names}, got {owners}.")
         empty = (train[0][0][:0], train[0][1][:0])
-        held = [sets[found.index(name)] if name in found else empty for name in names]
+        held = [sets[owners.index(name)] if name in owners else empty for name in names]
     first = dataset if client is not None else _by_name("from_huggingface", dataset)[1][0]
     known = getattr(getattr(first, "features", {}).get(y), "names", None) or ()
     shown = names if client is not None or isinstance(dataset, Mapping) else ()
@@ -191,8 +191,8 @@ def _assembled(
     data = cls.from_clients(clients[: len(train)], clients[len(train) :] if test is not None else None)
     rows = np.split(np.arange(data.train.num_samples), data.train.offsets[1:-1])
     divided = split(rows, test_share, seed, validation_share, data.train.samples["y"] if stratify else None)
-    found = cls.from_rows(data.train.samples, divided, names, classes=classes)
-    return found if test is None else replace(found, test=data.test)
+    federated = cls.from_rows(data.train.samples, divided, names, classes=classes)
+    return federated if test is None else replace(federated, test=data.test)
 
 
 def _by_name(who: str, datasets: Mapping[str, Any] | Sequence[Any]) -> tuple[list[str], list[Any]]:
@@ -212,12 +212,12 @@ def _pairs(who: str, dataset: Any) -> tuple[NDArray[Any], NDArray[Any]]:
         raise ValueError(
             f"{who} needs a Dataset with a length and rows, got a {type(dataset).__name__}; make a list of it."
         )
-    found = [dataset[i] for i in range(len(dataset))]
-    wrong = next((sample for sample in found if not isinstance(sample, tuple | list) or len(sample) != 2), None)
-    if wrong is not None or not found:
+    samples = [dataset[i] for i in range(len(dataset))]
+    wrong = next((sample for sample in samples if not isinstance(sample, tuple | list) or len(sample) != 2), None)
+    if wrong is not None or not samples:
         got = "none" if wrong is None else f"a {type(wrong).__name__}"
         raise ValueError(f"{who} needs samples (x, y), got {got}; choose two with a Dataset of your own.")
-    return _stacked(who, [x for x, _ in found]), _column([y for _, y in found])
+    return _stacked(who, [x for x, _ in samples]), _column([y for _, y in samples])
 
 
 def _owned(
@@ -259,11 +259,11 @@ def _take(who: str, dataset: Any, name: str) -> Any:
 
 def _stacked(who: str, rows: Sequence[Any]) -> NDArray[Any]:
     """Return samples in one array; bytes with two axes or more are images, and become numbers from 0 to 1."""
-    found = [np.asarray(row) for row in rows]
-    shapes = {row.shape for row in found}
+    converted = [np.asarray(row) for row in rows]
+    shapes = {row.shape for row in converted}
     if len(shapes) > 1:
         raise ValueError(f"Samples need one shape, {who} has {sorted(shapes)[:3]}; resize, pad or cut them.")
-    x = np.stack(found)
+    x = np.stack(converted)
     if x.dtype == np.uint8 and x.ndim > 2:
         return arrays.pixels(f"x of {who}", x)
     numbers = arrays.samples(f"x of {who}", x)

@@ -114,7 +114,7 @@ def from_frame(
     if not regression:
         check_classes(label, as_column(frame[label]))
     names, rows = tables.by_client(frame, client)
-    found = tables.prepare(
+    prepared = tables.prepare(
         frame,
         rows,
         roles,
@@ -129,7 +129,7 @@ def from_frame(
         seed=seed,
         preparation=preparation,
     )
-    return cls.from_rows(found.samples, found.rows, names, found.preparation)
+    return cls.from_rows(prepared.samples, prepared.rows, names, prepared.preparation)
 
 
 def from_arrays(
@@ -216,7 +216,7 @@ def from_arrays(
     elif standardise or missing != "refuse":
         raise ValueError(f"standardise and missing are for X of 2 axes, got shape {x.shape}; leave them out.")
     roles = tables.ColumnRoles(label_name, columns_of_x, (), weight_name if sample_weight is not None else None)
-    found = tables.prepare(
+    prepared = tables.prepare(
         table,
         rows,
         roles,
@@ -229,8 +229,10 @@ def from_arrays(
         seed=seed,
     )
     if x.ndim == 2:
-        return cls.from_rows(found.samples, found.rows, names, found.preparation)
-    return cls.from_rows(found.samples | {"x": arrays.pixels("X", x)}, found.rows, names, classes=found.classes)
+        return cls.from_rows(prepared.samples, prepared.rows, names, prepared.preparation)
+    return cls.from_rows(
+        prepared.samples | {"x": arrays.pixels("X", x)}, prepared.rows, names, classes=prepared.classes
+    )
 
 
 def label_column(name: str, y: ArrayLike) -> NDArray[Any]:
@@ -271,8 +273,8 @@ def _owners(
         codes = labels if regression else columns.distinct(labels)[1]
         return (), split.assign(codes, partition, 10 if num_clients is None else num_clients, seed, options)
     if options or num_clients is not None:
-        given = ", ".join([*options, *(["num_clients"] if num_clients is not None else [])])
-        raise ValueError(f"{given} must go with a partition, got clients for the samples; leave out one of them.")
+        unused = ", ".join([*options, *(["num_clients"] if num_clients is not None else [])])
+        raise ValueError(f"{unused} must go with a partition, got clients for the samples; leave out one of them.")
     return tables.by_client({"clients": clients}, "clients")
 
 

@@ -233,10 +233,10 @@ class FederatedData:
 
 def _whole(what: str, values: ArrayLike) -> NDArray[np.int64]:
     """Return a list of whole numbers as an array."""
-    given = np.asarray(values)
-    if given.ndim != 1 or given.dtype.kind not in "iuf" or not np.array_equal(given, np.floor(given)):
+    numbers = np.asarray(values)
+    if numbers.ndim != 1 or numbers.dtype.kind not in "iuf" or not np.array_equal(numbers, np.floor(numbers)):
         raise ValueError(f"{what} must be whole numbers, one a client, got {reprlib.repr(values)}; round them first.")
-    return given.astype(np.int64)
+    return numbers.astype(np.int64)
 
 
 def _some(names: Sequence[object], most: int = 5) -> str:

@@ -31,8 +31,8 @@ def assign(labels: Array, by: str, num_clients: int, seed: int, options: dict[st
     check_options(by, options, OPTIONS[by])
     if options.get("min_samples") == 0:
         raise ValueError("min_samples must be at least 1, got 0; a client without samples cannot take part.")
-    found: list[Indices] = getattr(partition, by)(labels, num_clients, seed=seed, **options)
-    return found
+    rows: list[Indices] = getattr(partition, by)(labels, num_clients, seed=seed, **options)
+    return rows
 
 
 def options_of(

@@ -47,9 +47,9 @@ def check_roles(
     ignore: Sequence[str] = (),
 ) -> ColumnRoles:
     """Return which column is what; refuse columns that are not there, and warn of those that are not used."""
-    for name, given in (("numeric", numeric), ("categorical", categorical), ("ignore", ignore)):
-        if isinstance(given, str):
-            raise ValueError(f"{name} must be a list of columns, got the text {given!r}; write [{given!r}].")
+    for name, listed in (("numeric", numeric), ("categorical", categorical), ("ignore", ignore)):
+        if isinstance(listed, str):
+            raise ValueError(f"{name} must be a list of columns, got the text {listed!r}; write [{listed!r}].")
     names = [*getattr(table, "columns", table)]
     source = getattr(table, "attrs", {}).get("source", "")
     where = f"{source}: " if source else ""
@@ -117,7 +117,7 @@ def prepare(
 
     Without numeric and categorical columns (they are images), there are no features and no preparation.
     """
-    labels, place = as_column(table[roles.label]), place_of(table)
+    labels, locate = as_column(table[roles.label]), place_of(table)
     if regression and stratify:
         raise ValueError("stratify needs classes, got a regression; leave one of them out.")
     strata = columns.distinct(labels)[1] if stratify else None
@@ -149,9 +149,9 @@ def prepare(
         )
         samples = {"x": preparation.transform(table), **samples}
     if roles.sample_weight is not None:
-        weights = columns.numbers(roles.sample_weight, as_column(table[roles.sample_weight]), place)
+        weights = columns.numbers(roles.sample_weight, as_column(table[roles.sample_weight]), locate)
         if np.any(weights < 0):
             row = int(np.argmax(weights < 0))
-            raise ValueError(f"{place(row)}: column {roles.sample_weight} must not be negative, got {weights[row]:g}.")
+            raise ValueError(f"{locate(row)}: column {roles.sample_weight} must not be negative, got {weights[row]:g}.")
         samples[WEIGHT] = weights.astype(np.float32)
     return TableSamples(samples, rows, preparation.classes, preparation if preparation.columns else None)

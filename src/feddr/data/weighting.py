@@ -119,12 +119,12 @@ def _per_class(data: FederatedData, class_weight: ClassWeight, num_classes: int)
         totals = np.bincount(samples["y"].astype(np.int64), _raw(samples, None), num_classes)
         return np.divide(totals.sum() / np.sum(totals > 0), totals, np.ones(num_classes), where=totals > 0)
     labels = data.classes or tuple(range(num_classes))
-    found = np.ones(num_classes)
+    weights = np.ones(num_classes)
     for label, weight in class_weight.items():
-        place = int(columns.codes(np.array([label], object), labels)[0])
-        if place < 0:
+        code = int(columns.codes(np.array([label], object), labels)[0])
+        if code < 0:
             raise ValueError(f"class_weight must name classes, {columns.listed(labels)}, got {label!r}.")
         if not 0 <= weight < float("inf"):
             raise ValueError(f"class_weight must be finite and not negative, got {weight} for {label!r}.")
-        found[place] = weight
-    return found
+        weights[code] = weight
+    return weights

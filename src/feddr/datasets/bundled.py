@@ -54,13 +54,13 @@ def bundled(
     names = ("breast_cancer", "diabetes", "digits", "iris", "wine")
     if which not in names:
         raise ValueError(f"which must be one of {', '.join(names)}, got {which!r}.")
-    found = _load(which)
-    classes = () if which in REGRESSION else tuple(map(str, found.target_names))
-    x: Array = np.asarray(found.data, np.float32)
-    y: Array = np.asarray(found.target, np.float32 if which in REGRESSION else np.int32)
+    bunch = _load(which)
+    classes = () if which in REGRESSION else tuple(map(str, bunch.target_names))
+    x: Array = np.asarray(bunch.data, np.float32)
+    y: Array = np.asarray(bunch.target, np.float32 if which in REGRESSION else np.int32)
     options = options_of(shards_per_client, labels_per_client, beta, sigma, min_samples)
     clients = assign(y, partition, num_clients, seed, options)
-    features = tuple(map(str, found.feature_names))
+    features = tuple(map(str, bunch.feature_names))
     return federate(
         x, y, clients, test_share=test_share, seed=seed, standardise=standardise, features=features, classes=classes
     )

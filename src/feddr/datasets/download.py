@@ -45,26 +45,26 @@ class Remote:
 def folder(name: str, data_dir: str | None) -> Path:
     """Return the folder of a data set: ``data_dir``, else its place in the user's cache folder."""
     if data_dir is not None:
-        place = Path(data_dir).expanduser()
-        if not place.is_dir():
-            raise ValueError(f"data_dir must be a folder, {place} is not.")
-        return place
+        path = Path(data_dir).expanduser()
+        if not path.is_dir():
+            raise ValueError(f"data_dir must be a folder, {path} is not.")
+        return path
     chosen = os.environ.get("FEDDR_DATA")
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     return (Path(chosen).expanduser() if chosen else cache / "feddr" / "data") / name
 
 
-def find(place: Path, names: Sequence[str]) -> Path | None:
+def find(folder: Path, names: Sequence[str]) -> Path | None:
     """Return the first of these files that is there."""
-    return next((place / name for name in names if (place / name).is_file()), None)
+    return next((folder / name for name in names if (folder / name).is_file()), None)
 
 
-def obtain(place: Path, wanted: Mapping[str, Sequence[str]], table: Mapping[str, Remote] | None) -> list[Path]:
+def obtain(folder: Path, wanted: Mapping[str, Sequence[str]], table: Mapping[str, Remote] | None) -> list[Path]:
     """Return files, after a download of those that are missing.
 
     Parameters
     ----------
-    place
+    folder
         The folder.
     wanted
         The names of the files, each with other names under which it may be there.
@@ -72,25 +72,25 @@ def obtain(place: Path, wanted: Mapping[str, Sequence[str]], table: Mapping[str,
         From where; None where nothing may be downloaded, because the user named a folder with files of his own.
     """
     names = {name: [name, *others] for name, others in wanted.items()}
-    missing = [name for name, known in names.items() if find(place, known) is None]
+    missing = [name for name, known in names.items() if find(folder, known) is None]
     if missing and table is None:
-        raise ValueError(f"{place} has no {_list(missing)}; put it there, or leave out data_dir to download it.")
+        raise ValueError(f"{folder} has no {_list(missing)}; put it there, or leave out data_dir to download it.")
     while missing and table is not None:
         reasons = []
         for mirror in table[missing[0]].mirrors:
             try:
-                _download(mirror + missing[0], place / missing[0], table[missing[0]])
+                _download(mirror + missing[0], folder / missing[0], table[missing[0]])
                 break
             except (OSError, http.client.HTTPException, _UnfitError) as error:
                 reason = " ".join(str(getattr(error, "reason", None) or error).split()) or type(error).__name__
                 reasons.append(f"{urllib.parse.urlsplit(mirror).netloc}: {reason}")
         else:
             raise ValueError(
-                f"{missing[0]} could not be downloaded ({'; '.join(reasons)}); put {_list(missing)} in {place}, or "
+                f"{missing[0]} could not be downloaded ({'; '.join(reasons)}); put {_list(missing)} in {folder}, or "
                 "give a folder that has it as data_dir."
             )
         del missing[0]
-    return [found for known in names.values() if (found := find(place, known)) is not None]
+    return [path for known in names.values() if (path := find(folder, known)) is not None]
 
 
 def _list(names: Sequence[str]) -> str:
@@ -103,7 +103,7 @@ class _UnfitError(Exception):
 
 def _download(url: str, target: Path, remote: Remote) -> Path:
     log.info("downloading %s", url)
-    made = [place for place in target.parents if not place.exists()]
+    made = [parent for parent in target.parents if not parent.exists()]
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile(dir=target.parent, prefix=f".{target.name}.", delete=False) as file:
         part = Path(file.name)
@@ -122,8 +122,8 @@ def _download(url: str, target: Path, remote: Remote) -> Path:
         finally:
             part.unlink(missing_ok=True)
             with contextlib.suppress(OSError):  # a folder with the file in it, or another one, stays
-                for place in made:
-                    place.rmdir()
+                for parent in made:
+                    parent.rmdir()
     return target
 
 

@@ -57,8 +57,8 @@ def gather(x: Array, y: Array, clients: Sequence[Indices]) -> ClientSamples:
     """Copy the samples of all clients, one client after the other, once."""
     rows = np.concatenate(clients)
     offsets = np.concatenate([[0], np.cumsum([len(part) for part in clients])]).astype(np.int64)
-    found = pixels("x", x[rows].reshape(len(rows), math.prod(x.shape[1:])))
-    return ClientSamples({"x": found, "y": _labels(y[rows])}, offsets)
+    features = pixels("x", x[rows].reshape(len(rows), math.prod(x.shape[1:])))
+    return ClientSamples({"x": features, "y": _labels(y[rows])}, offsets)
 
 
 def _labels(y: Array) -> Array:

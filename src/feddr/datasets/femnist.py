@@ -73,46 +73,46 @@ def femnist(
     --------
     >>> data = femnist("~/data/femnist", num_clients=50)  # doctest: +SKIP
     """
-    place = folder("femnist", data_dir)
+    source = folder("femnist", data_dir)
     if layout not in ("leaf", "fedprox"):
         raise ValueError(f'layout must be "leaf" or "fedprox", got {layout!r}.')
-    if (place / "train").is_dir():
+    if (source / "train").is_dir():
         letters = CLASSES if layout == "leaf" else string.ascii_lowercase
-        train, test = read_halves(place)
-        scale = max(_largest(half, len(letters), place) for half in (train, test or {}))
+        train, test = read_halves(source)
+        scale = max(_largest(half, len(letters), source) for half in (train, test or {}))
         data = combine(train, test, num_clients, test_share, seed, tuple(letters))
         for part in (data.train, data.test):
             if scale > 1 and part is not None:
                 np.divide(part.samples["x"], np.float32(255), out=part.samples["x"])
         return data
     if layout == "fedprox":
-        images, labels = _letters(place)
+        images, labels = _letters(source)
         return _fedprox(images, labels, DEFAULT_USERS if num_clients is None else num_clients, seed)
     raise ValueError(
-        f"femnist needs LEAF's folders train and test in {place}, which cannot be downloaded; make them with its "
+        f"femnist needs LEAF's folders train and test in {source}, which cannot be downloaded; make them with its "
         "data/femnist/preprocess.sh -s niid --sf 0.05 -t sample and put them there, or give data_dir."
     )
 
 
-def _largest(users: Users, num_classes: int, place: Path) -> float:
+def _largest(users: Users, num_classes: int, source: Path) -> float:
     """Check the samples of all users and return the largest pixel, which is 1 or, in some files, 255."""
     largest = 0.0
     for name, user in users.items():
-        check_labels(f"{place}, user {name}", user.y, num_classes)
+        check_labels(f"{source}, user {name}", user.y, num_classes)
         if len(user.y) and (user.x.shape[1] != 784 or user.x.min() < 0 or user.x.max() > 255):
             raise ValueError(
-                f"{place}: femnist has 784 pixels from 0 to 1 or to 255, user {name} has {user.x.shape[1]} from "
+                f"{source}: femnist has 784 pixels from 0 to 1 or to 255, user {name} has {user.x.shape[1]} from "
                 f"{user.x.min():g} to {user.x.max():g}; use leaf for other data."
             )
         largest = max(largest, float(user.x.max(initial=0)))
     return largest
 
 
-def _letters(place: Path) -> tuple[Array, Array]:
+def _letters(folder: Path) -> tuple[Array, Array]:
     """Return the images of a to j, and labels 0 to 9."""
-    archive = find(place, sorted(path.name for path in place.glob("emnist*.npz")))
-    images_path = find(place, [f"{IDX}-images-idx3-ubyte{end}" for end in (".gz", "")])
-    labels_path = find(place, [f"{IDX}-labels-idx1-ubyte{end}" for end in (".gz", "")])
+    archive = find(folder, sorted(path.name for path in folder.glob("emnist*.npz")))
+    images_path = find(folder, [f"{IDX}-images-idx3-ubyte{end}" for end in (".gz", "")])
+    labels_path = find(folder, [f"{IDX}-labels-idx1-ubyte{end}" for end in (".gz", "")])
     if archive is not None:
         images, labels = read_npz(archive, ["X", "y"]).values()
         if images.dtype != np.uint8 or images.shape[1:] != (28, 28) or labels.shape != images.shape[:1]:
@@ -127,7 +127,7 @@ def _letters(place: Path) -> tuple[Array, Array]:
         labels, source = read_idx(labels_path, 8, (len(images),)), labels_path
     else:
         raise ValueError(
-            f"femnist in the fedprox layout needs, in {place}, LEAF's folders train and test, or emnist*.npz, or "
+            f"femnist in the fedprox layout needs, in {folder}, LEAF's folders train and test, or emnist*.npz, or "
             f"{IDX}-images-idx3-ubyte.gz and {IDX}-labels-idx1-ubyte.gz; put one of them there, or give data_dir."
         )
     check_labels(source, labels, len(CLASSES))
@@ -163,8 +163,8 @@ def _fedprox(images: Array, labels: Array, num_users: int, seed: int) -> Federat
         taken: dict[bool, list[int]] = {True: [], False: []}
         for slot, held in enumerate(held_out.tolist()):
             letter = (user + slot // each) % NUM_LETTERS
-            pool, place = pools[letter][held], next_of[letter, held]
-            taken[held].append(int(pool[place % len(pool)]))
+            pool, position = pools[letter][held], next_of[letter, held]
+            taken[held].append(int(pool[position % len(pool)]))
             next_of[letter, held] += 1
         for held, rows_taken in taken.items():
             halves[held].append(rng.permutation(np.array(rows_taken, np.int64)))

@@ -120,10 +120,10 @@ def heart_disease(
         raise ValueError(
             f'features must be "common" or "all" and missing "own" or "drop", got {features!r}, {missing!r}.'
         )
-    place = folder("heart_disease", data_dir)
+    source = folder("heart_disease", data_dir)
     used = [i for i, column in enumerate(COLUMNS) if features == "all" or column.name not in RARE]
     tables = []
-    for path in obtain(place, dict.fromkeys(FILES, ()), FILES if data_dir is None else None):
+    for path in obtain(source, dict.fromkeys(FILES, ()), FILES if data_dir is None else None):
         table = _read(path)
         tables.append(table[~np.isnan(table[:, used]).any(axis=1)] if missing == "drop" else table)
         if len(tables[-1]) == 0:
@@ -182,8 +182,8 @@ def _fill(values: NDArray[np.float64], rows: Array, train: Array, column: Column
     if not len(known):
         usual = float(column.values[0]) if column.values else column.centre
     elif column.values:
-        found, counts = np.unique(known, return_counts=True)
-        usual = float(found[counts.argmax()])
+        distinct, counts = np.unique(known, return_counts=True)
+        usual = float(distinct[counts.argmax()])
     else:
         usual = float(np.median(known))
     values[rows] = np.where(np.isnan(values[rows]), usual, values[rows])

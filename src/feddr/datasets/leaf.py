@@ -74,41 +74,41 @@ def leaf(path: str, num_clients: int | None = None, test_share: float = 0.1, see
     return combine(*read_halves(Path(path).expanduser()), num_clients, test_share, seed)
 
 
-def read_halves(place: Path) -> tuple[Users, Users | None]:
+def read_halves(source: Path) -> tuple[Users, Users | None]:
     """Return the users for training and, where there is a folder for them, the same users for testing."""
-    if not (place / "train").is_dir():
-        return read_users(place), None
-    train = read_users(place / "train")
-    if not (place / "test").is_dir():
+    if not (source / "train").is_dir():
+        return read_users(source), None
+    train = read_users(source / "train")
+    if not (source / "test").is_dir():
         return train, None
-    test = read_users(place / "test", may_be_empty=True)
+    test = read_users(source / "test", may_be_empty=True)
     for one, other, here, there in ((train, test, "train", "test"), (test, train, "test", "train")):
         alone = [user for user in one if user not in other]
         if alone:
             raise ValueError(
-                f"{place}: train and test must have the same users, {len(alone)} of {here} ({alone[0]} for one) are "
+                f"{source}: train and test must have the same users, {len(alone)} of {here} ({alone[0]} for one) are "
                 f"not in {there}; {SPLIT}."
             )
     return train, test
 
 
-def read_users(place: Path, may_be_empty: bool = False) -> Users:
+def read_users(source: Path, may_be_empty: bool = False) -> Users:
     """Return the users of a file, or of all files of a folder."""
-    paths = [place]
-    if place.is_dir():
-        paths = sorted(path for path in place.iterdir() if path.name.endswith(SUFFIXES))
+    paths = [source]
+    if source.is_dir():
+        paths = sorted(path for path in source.iterdir() if path.name.endswith(SUFFIXES))
         if not paths:
-            raise ValueError(f"{place}: needs files ending in {' or '.join(SUFFIXES)}, it has none.")
-    found: Users = {}
+            raise ValueError(f"{source}: needs files ending in {' or '.join(SUFFIXES)}, it has none.")
+    users: Users = {}
     for path in paths:
         for name, user in _read(path).items():
-            if name in found:
+            if name in users:
                 raise ValueError(f"{path}: user {name} was in another file already; a user has one entry.")
             if len(user.y) == 0 and not may_be_empty:
                 raise ValueError(f"{path}: user {name} has no samples; remove it (LEAF's -k 1 does).")
-            found[name] = user
-    _check_width(place, found)
-    return found
+            users[name] = user
+    _check_width(source, users)
+    return users
 
 
 def combine(
@@ -168,11 +168,11 @@ def _read(path: Path) -> Users:
             f"{path}: users, num_samples and user_data must be of the same users, they have {len(names)}, "
             f"{len(sizes)} and {len(data)}; the file is damaged."
         )
-    found = {str(name): _user(path, str(name), data[str(name)]) for name in names}
-    for name, size, user in zip(names, sizes, found.values(), strict=True):
+    users = {str(name): _user(path, str(name), data[str(name)]) for name in names}
+    for name, size, user in zip(names, sizes, users.values(), strict=True):
         if size != len(user.y):
             raise ValueError(f"{path}: user {name} has {len(user.y)} samples, num_samples says {size}; it is damaged.")
-    return found
+    return users
 
 
 def _user(path: Path, name: str, user: Any) -> User:
@@ -212,13 +212,13 @@ def _arrays(rows: list[Any], labels: list[Any]) -> User:
     return User(x.reshape(len(x), -1) if len(x) else nothing[0], y)
 
 
-def _check_width(place: Path, users: Users) -> None:
+def _check_width(source: Path, users: Users) -> None:
     widths = {name: user.x.shape[1] for name, user in users.items() if len(user.y)}
     first = next(iter(widths.items()), ("", 0))
     for name, width in widths.items():
         if width != first[1]:
             raise ValueError(
-                f"{place}: samples of all users need one width, user {name} has {width} features and user {first[0]} "
+                f"{source}: samples of all users need one width, user {name} has {width} features and user {first[0]} "
                 f"has {first[1]}."
             )
 

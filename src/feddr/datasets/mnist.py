@@ -96,8 +96,8 @@ def mnist(
     >>> data.num_clients  # doctest: +SKIP
     539
     """
-    place, download = folder("mnist", data_dir), data_dir is None
-    digits = _load(place, download, "train", writers=partition == "writer")
+    source, download = folder("mnist", data_dir), data_dir is None
+    digits = _load(source, download, "train", writers=partition == "writer")
     options = options_of(shards_per_client, labels_per_client, beta, sigma, min_samples)
     names: list[str] = []
     if partition == "writer":
@@ -116,7 +116,7 @@ def mnist(
         )
     if test != "official":
         raise ValueError(f'test must be "own" or "official", got {test!r}.')
-    held = _load(place, download, "t10k", writers=False)
+    held = _load(source, download, "t10k", writers=False)
     return FederatedData(
         gather(digits.images, digits.labels, clients),
         gather(held.images, held.labels, partitions.iid(held.labels, len(clients), seed)),
@@ -131,13 +131,13 @@ def _by_writer(writers: Array, num_clients: int | None, seed: int) -> tuple[list
     return [clients[i] for i in chosen], [f"writer {names[i]}" for i in chosen]
 
 
-def _load(place: Path, download: bool, half: str, writers: bool) -> Digits:
+def _load(source: Path, download: bool, half: str, writers: bool) -> Digits:
     """Read the training half, "train", or the official test half, "t10k"."""
-    archive = find(place, [WITH_WRITERS])
+    archive = find(source, [WITH_WRITERS])
     if archive is not None:
         return _from_npz(archive, half == "t10k")
     names = [f"{half}-images-idx3-ubyte.gz", f"{half}-labels-idx1-ubyte.gz", *([WRITERS] if writers else [])]
-    paths = obtain(place, {name: _variants(name) for name in names}, FILES if download else None)
+    paths = obtain(source, {name: _variants(name) for name in names}, FILES if download else None)
     images_path, labels_path = paths[:2]
     images = read_idx(images_path, 8, (None, 28, 28))
     labels = read_idx(labels_path, 8, (len(images),))

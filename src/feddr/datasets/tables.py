@@ -123,16 +123,16 @@ def read_table(path: str | Path, delimiter: str = ",") -> "DataFrame":
 
     The cells of a CSV file stay texts; a ``Preparation`` makes numbers of them.
     """
-    place = Path(path).expanduser()
-    if place.suffix in PARQUET:
-        return _read_parquet(place)
+    source = Path(path).expanduser()
+    if source.suffix in PARQUET:
+        return _read_parquet(source)
     import pandas as pd
 
-    names, rows, lines = _read_csv(place, delimiter)
+    names, rows, lines = _read_csv(source, delimiter)
     # A new index, so that whatever is refused later is refused with its line.
-    index = pd.Index([f"{place}, line {line}" for line in lines], name=PLACE, dtype=object)
+    index = pd.Index([f"{source}, line {line}" for line in lines], name=PLACE, dtype=object)
     table = pd.DataFrame(rows, index, names, dtype=object)
-    table.attrs["source"] = str(place)
+    table.attrs["source"] = str(source)
     return table
 
 

@@ -40,12 +40,12 @@ class Fixed:
     seconds: float | Sequence[float] = 1.0
 
     def __post_init__(self) -> None:
-        given: Any = self.seconds
-        if not isinstance(given, Real):
+        seconds: Any = self.seconds
+        if not isinstance(seconds, Real):
             try:
-                object.__setattr__(self, "seconds", tuple(map(float, given)))
+                object.__setattr__(self, "seconds", tuple(map(float, seconds)))
             except (TypeError, ValueError):
-                got = one_line(repr(given))
+                got = one_line(repr(seconds))
                 raise ValueError(f"Fixed needs a number of seconds, or one for each client, got {got}.") from None
         for value in self.seconds if isinstance(self.seconds, Sequence) else (self.seconds,):
             if not value > 0:

@@ -69,8 +69,8 @@ def make(folder: Path, hosts: Sequence[str], nodes: int, days: int = DAYS) -> Ma
         key = ec.generate_private_key(ec.SECP384R1())
         _write(folder / f"node-{i}/ca.crt", ca_pem)
         _write(folder / f"node-{i}/node.key", _private(key, serialization.PrivateFormat.OpenSSH))
-        for place in (f"node-{i}/node.pub", f"server/nodes/node-{i}.pub"):
-            _write(folder / place, _public(key))
+        for name in (f"node-{i}/node.pub", f"server/nodes/node-{i}.pub"):
+            _write(folder / name, _public(key))
     return Made(folder, nodes, names, valid[1])
 
 

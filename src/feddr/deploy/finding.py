@@ -8,5 +8,5 @@ class Finding(NamedTuple):
 
     what: str
     verdict: str
-    found: str
+    observed: str
     remedy: str = ""

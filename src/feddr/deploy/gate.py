@@ -78,11 +78,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="feddr.deploy.gate")
     parser.add_argument("--trusted", action="append", required=True)
     parser.add_argument("rest", nargs=argparse.REMAINDER)
-    given = parser.parse_args()
+    options = parser.parse_args()
     # With this variable, the web server would believe strangers who say that they come from 127.0.0.1.
     os.environ.pop("FORWARDED_ALLOW_IPS", None)
-    install(networks(given.trusted))
-    sys.argv = ["flower-superlink", *[word for word in given.rest if word != "--"]]
+    install(networks(options.trusted))
+    sys.argv = ["flower-superlink", *[word for word in options.rest if word != "--"]]
     from flwr.superlink.cli import flower_superlink
 
     flower_superlink()

@@ -44,8 +44,8 @@ def run(
     control_from
         Addresses and networks besides this machine from which runs may be submitted.
     """
-    place = Address(host, port)
-    secrets = security(place, certs)
+    endpoint = Address(host, port)
+    secrets = security(endpoint, certs)
     local = Address({"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host), port)
     own = [] if address.ip(host) is None or local.host != host else [host]
     trusted = [str(network) for network in gate.networks([*gate.LOOPBACK, *own, *control_from])]
@@ -64,18 +64,18 @@ def run(
         for public in sorted((certs / "nodes").glob("*.pub")) if certs is not None else []:
             _register(public, process, surroundings, events)
         if process.poll() is None:
-            how = f"Answers at {local}; FLWR_HOME={home.resolve()} flwr run APP submits a run."
-            events.write("info", "ready", how, address=str(local))
+            message = f"Answers at {local}; FLWR_HOME={home.resolve()} flwr run APP submits a run."
+            events.write("info", "ready", message, address=str(local))
 
     Supervisor(lambda: command, surroundings, state / "superlink.log", events, cause, welcome).run()
 
 
-def security(place: Address, certs: Path | None) -> list[str]:
+def security(endpoint: Address, certs: Path | None) -> list[str]:
     """Return the options for TLS and node authentication, or for plain text on loopback addresses."""
     if certs is None:
-        if not place.is_loopback:
+        if not endpoint.is_loopback:
             raise ValueError(
-                f"A SuperLink needs TLS and node keys beyond this machine, got --host {place.host} without --certs; "
+                f"A SuperLink needs TLS and node keys beyond this machine, got --host {endpoint.host} without --certs; "
                 "make them with feddr deploy certs, or listen on 127.0.0.1."
             )
         return ["--insecure"]

@@ -21,7 +21,7 @@ from feddr.engines.shared.rounds import RoundsRequest, play
 from feddr.engines.shared.state import Callback
 from feddr.engines.workers.fleet import Fleet, actor_options, connected
 from feddr.engines.workers.part import part_of
-from feddr.engines.workers.placement import loads, place
+from feddr.engines.workers.placement import assign_shards, loads
 from feddr.engines.workers.run import ClusterRun
 from feddr.engines.workers.worker import Duty
 from feddr.local import LocalSolver
@@ -129,7 +129,7 @@ def simulate_cluster(
             fleet = Fleet(ray, duty, functools.partial(part_of, problem), each, actor_options(each, resources))
             try:
                 load = loads(problem, options.sampling.probabilities(problem.data.num_clients))
-                fleet.start(place(load, [1.0] * count))
+                fleet.start(assign_shards(load, [1.0] * count))
                 run = ClusterRun(problem, algorithm, local, options, fleet, load, grows=workers is None)
                 yield run
                 run.gather()

@@ -122,8 +122,8 @@ class Result:
         if self.watch is not None:
             from feddr.certify import certificate
 
-            found = json.dumps(certificate(self).to_dict(), indent=2)
-            atomic.replace(folder / "certificate.json", (found + "\n").encode())
+            text = json.dumps(certificate(self).to_dict(), indent=2)
+            atomic.replace(folder / "certificate.json", (text + "\n").encode())
         name = type(self.algorithm).__name__
         plots.save(plots.curves({name: self.history}), folder / "curves.png")
         if plots.has_time({name: self.history}):

@@ -122,11 +122,11 @@ class FederatedLinear(BaseEstimator):  # type: ignore[misc]
         data, centre = self._data(X, y, clients, sample_weight)
         chosen = np.sort(np.asarray(strengths, np.float64).ravel())[::-1]
         params: Tree | None = None
-        found = []
+        solutions = []
         for strength in chosen:
             params, rounds = self._solve(data, float(strength), params)
-            found.append((*self._coefficients(params, centre), np.array(rounds)))
-        coef, intercept, taken = (np.stack(part) for part in zip(*found, strict=True))
+            solutions.append((*self._coefficients(params, centre), np.array(rounds)))
+        coef, intercept, taken = (np.stack(part) for part in zip(*solutions, strict=True))
         return RegularisationPath(chosen, coef, intercept, taken)
 
     def _outputs(self) -> int:

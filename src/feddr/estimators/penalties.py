@@ -79,23 +79,23 @@ def regulariser(
         raise ValueError(f'groups belong to penalty="group", got penalty={penalty!r}; leave them out.')
     lower, upper = _bounds(constraint)
     mask = leave(BIAS)
-    found: Regulariser
+    g: Regulariser
     if strength == 0 or penalty == "none":
-        found = Zero()
+        g = Zero()
     elif penalty == "l1":
-        found = L1(strength, mask=mask)
+        g = L1(strength, mask=mask)
     elif penalty == "l2":
-        found = SquaredL2(strength, mask=mask)
+        g = SquaredL2(strength, mask=mask)
     elif penalty == "elasticnet":
-        found = ElasticNet(strength * l1_ratio, strength * (1 - l1_ratio), mask=mask)
+        g = ElasticNet(strength * l1_ratio, strength * (1 - l1_ratio), mask=mask)
     else:
-        found = GroupL2(strength, _indices(groups, shape, offset), weighted=True)
+        g = GroupL2(strength, _indices(groups, shape, offset), weighted=True)
     if constraint is None:
-        return found
-    grouped = isinstance(found, GroupL2)
+        return g
+    grouped = isinstance(g, GroupL2)
     if grouped and (lower, upper) != (0.0, np.inf):
         raise ValueError(f'penalty="group" goes with the constraint "nonnegative" alone, got {constraint!r}.')
-    return Constrained(found, lower, upper, grouped)
+    return Constrained(g, lower, upper, grouped)
 
 
 def _bounds(constraint: Any) -> tuple[float, float]:

@@ -44,7 +44,7 @@ def agreed(
     ValueError
         Where the run began with another table.
     """
-    table, path = federation.init, settings.place / FILE
+    table, path = federation.init, settings.run_folder / FILE
     if not isinstance(table, SharedTable):
         return federation
     if path.is_file():
@@ -67,7 +67,7 @@ class Sites:
 
     def __init__(self, grid: Grid, clients: int, table: SharedTable, settings: Settings, clock: TimeSource) -> None:
         self.clients, self.table, self.settings, self.clock = clients, table, settings, clock
-        self.journal = Journal(settings.place / "log.jsonl")
+        self.journal = Journal(settings.run_folder / "log.jsonl")
         self.mailbox = Mailbox(grid, clock, settings.ttl, self.journal)
         self.membership = Membership(self.mailbox, self.journal, clock, settings.name, clients, False, False)
 
@@ -78,7 +78,7 @@ class Sites:
         if table.missing == "median":
             known = {name: sum(site.numeric[name].known for site in sites) for name in table.numeric}
             medians = common_medians(known, self._counted)
-        found = common_preparation(
+        common = common_preparation(
             sites,
             standardise=table.standardise,
             medians=medians,
@@ -86,8 +86,8 @@ class Sites:
             unknown=table.unknown,
             label=table.label,
         )
-        self.journal.write("prepared", features=len(found.features), classes=len(found.classes))
-        return found
+        self.journal.write("prepared", features=len(common.features), classes=len(common.classes))
+        return common
 
     def _counted(self, thresholds: Mapping[str, Sequence[float]]) -> dict[str, Sequence[int]]:
         """Return how many values of all sites are at most each threshold."""

@@ -92,8 +92,8 @@ class Federation:
         """Return the weights, None where nodes have to report their samples first."""
         if self.weights == "samples":
             return None
-        given = np.ones(self.clients) if self.weights == "uniform" else np.asarray(self.weights, np.float64)
-        return [float(w) for w in scaled(given)]
+        weights = np.ones(self.clients) if self.weights == "uniform" else np.asarray(self.weights, np.float64)
+        return [float(w) for w in scaled(weights)]
 
     def sample_weights(self, counts: dict[int, int]) -> list[float]:
         """Return w_i = n_i / N."""

@@ -175,8 +175,8 @@ class Ledger:
         """Aggregate what has been accepted, in a shard in the order of arrival or in that of the clients given."""
         pending = self.pending
         if order is not None:
-            place = {client: k for k, client in enumerate(order)}
-            pending = sorted(pending, key=lambda one: place[one.client])
+            position = {client: k for k, client in enumerate(order)}
+            pending = sorted(pending, key=lambda one: position[one.client])
         if pending:
             pending = sorted(pending, key=lambda one: self._shard(one.client))
             gathered = weighted_sum(self._read(one) for one in pending)

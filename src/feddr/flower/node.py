@@ -46,7 +46,7 @@ from feddr.engines.shared.plain_clients import PlainClients
 from feddr.engines.shared.randomness import client_rng, upload_draw
 from feddr.flower import compressed, identity, messages, steps, wire
 from feddr.flower.messages import Checkup, Hello, Metrics, Presence, TableQuestion, TaskHeader, UploadHeader, Working
-from feddr.flower.settings import Given, given
+from feddr.flower.settings import FromContext, from_context
 from feddr.flower.shared_table import TableProblem, answer, own_problem
 from feddr.local import LocalSolver
 from feddr.problem import Problem
@@ -57,8 +57,8 @@ from feddr.xla import compilation_cache
 
 def client_app(
     problem: Callable[[int, Context], ProblemLike] | TableProblem,
-    algorithm: Given[Algorithm],
-    local: Given[LocalSolver],
+    algorithm: FromContext[Algorithm],
+    local: FromContext[LocalSolver],
     *,
     folder: str | Path | None = None,
     mods: Sequence[Mod] = (),
@@ -96,7 +96,9 @@ def client_app(
     app = ClientApp()
 
     def node(context: Context, preparation: str = "") -> Node:
-        return Node.open(problem, given(algorithm, context), given(local, context), folder, context, preparation)
+        return Node.open(
+            problem, from_context(algorithm, context), from_context(local, context), folder, context, preparation
+        )
 
     @app.query()
     def hello(message: Message, context: Context) -> Message:

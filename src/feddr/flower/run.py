@@ -45,15 +45,15 @@ def serve(
     )
     what = "update" if isinstance(algorithm, Asynchronous) else "round"
     with (
-        lock.locked(settings.place, busy),
+        lock.locked(settings.run_folder, busy),
         progress or ProgressTable(settings.name, what, settings.rounds) as shown,
     ):
         federation = agreement.agreed(grid, federation, settings, clock, shown)
         run = open_run(grid, federation, deployable, sampling, settings, clock, shown)
         rounds.play(run)
         run.finish()
-        _save_settings(settings.place, run)
-        _save_picture(settings.place, run)
+        _save_settings(settings.run_folder, run)
+        _save_picture(settings.run_folder, run)
         return run.metrics.history
 
 
@@ -89,26 +89,26 @@ def open_run(
     progress: ProgressTable,
 ) -> Deployment:
     """Open or create the ledger, and everything else that a run needs."""
-    place, x0 = settings.place, tree.cast(federation.init, settings.dtype)
-    journal = Journal(place / "log.jsonl")
+    folder, x0 = settings.run_folder, tree.cast(federation.init, settings.dtype)
+    journal = Journal(folder / "log.jsonl")
     mailbox = Mailbox(grid, clock, settings.ttl, journal)
     rules = identity.rules(algorithm, settings.precision, federation.init)
     asked = _identity(federation, algorithm, sampling, settings, rules)
     prox = compiled_prox(federation.regulariser)
-    ledger = Ledger.resume(place, algorithm, prox, x0, asked)
+    ledger = Ledger.resume(folder, algorithm, prox, x0, asked)
     event, new = ("start", True) if ledger is None else ("resume", False)
     samples, work = new and federation.weights == "samples", new and steps.is_open(algorithm)
-    told = federation.preparation_text
-    membership = Membership(mailbox, journal, clock, settings.name, federation.clients, samples, work, told)
+    preparation = federation.preparation_text
+    membership = Membership(mailbox, journal, clock, settings.name, federation.clients, samples, work, preparation)
     if ledger is None:
         roles, words = census.settle(federation, algorithm, sampling, settings, membership, clock, progress)
-        ledger = Ledger.start(place, roles, prox, x0, asked, words)
+        ledger = Ledger.start(folder, roles, prox, x0, asked, words)
     journal.write(event, name=settings.name, uid=ledger.uid, version=ledger.version, **asked)
     journal.write("audit", error=ledger.audit())
     if ledger.words:
         journal.write("step_sizes", words=ledger.words, **steps.numbers(ledger.roles.algorithm))
         progress.say(f"{type(algorithm).__name__}: {ledger.words}")
-    metrics = MetricsWriter(place, federation, settings.dtype, ledger.weights)
+    metrics = MetricsWriter(folder, federation, settings.dtype, ledger.weights)
     metrics.resume(ledger.version)
     services = Services(clock, mailbox, membership, journal, progress)
     return Deployment(federation, algorithm, sampling, settings, ledger, metrics, services)
@@ -118,9 +118,9 @@ def _identity(
     federation: Federation, algorithm: Deployable, sampling: Sampling, settings: Settings, rules: str
 ) -> dict[str, Any]:
     """Return what must be the same when a run resumes; how far it goes may change."""
-    weights, told = federation.weights, federation.preparation_text
+    weights, preparation = federation.weights, federation.preparation_text
     return {
-        **({"preparation": hashlib.sha256(told.encode()).hexdigest()} if told else {}),
+        **({"preparation": hashlib.sha256(preparation.encode()).hexdigest()} if preparation else {}),
         "algorithm": repr(algorithm),
         "g": repr(federation.regulariser),
         "weights": weights if isinstance(weights, str) else [float(w) for w in weights],
@@ -132,7 +132,7 @@ def _identity(
     }
 
 
-def _save_settings(place: Path, run: Deployment) -> None:
+def _save_settings(folder: Path, run: Deployment) -> None:
     settings = {**run.ledger.settings, "rounds": run.ledger.version, "evaluate_every": run.settings.evaluate_every}
     if run.ledger.words:
         settings["step_sizes"] = run.ledger.words
@@ -141,10 +141,10 @@ def _save_settings(place: Path, run: Deployment) -> None:
     if run.end.reason:
         settings["stopped"] = f"in round {run.ledger.version}, {run.end.reason}"
     text = json.dumps({"engine": "flower", "name": run.settings.name, **settings}, indent=2)
-    atomic.write(place / "settings.json", f"{text}\n".encode())
+    atomic.write(folder / "settings.json", f"{text}\n".encode())
 
 
-def _save_picture(place: Path, run: Deployment) -> None:
+def _save_picture(folder: Path, run: Deployment) -> None:
     from feddr import plots
 
-    plots.save(plots.curves({type(run.algorithm).__name__: run.metrics.history}), place / "curves.png")
+    plots.save(plots.curves({type(run.algorithm).__name__: run.metrics.history}), folder / "curves.png")

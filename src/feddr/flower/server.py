@@ -9,17 +9,17 @@ from feddr.algorithms import Algorithm
 from feddr.early_stopping import StopWhen
 from feddr.flower.federation import Federation
 from feddr.flower.run import serve
-from feddr.flower.settings import Given, Settings, given
+from feddr.flower.settings import FromContext, Settings, from_context
 from feddr.sampling import Full, Sampling
 
 
 def server_app(
-    federation: Given[Federation],
-    algorithm: Given[Algorithm],
+    federation: FromContext[Federation],
+    algorithm: FromContext[Algorithm],
     *,
     name: str = "feddr",
     rounds: int = 100,
-    sampling: Given[Sampling] | None = None,
+    sampling: FromContext[Sampling] | None = None,
     seed: int = 0,
     precision: str = "float32",
     evaluate_every: int = 1,
@@ -102,7 +102,7 @@ def server_app(
     @app.main()
     def main(grid: Grid, context: Context) -> None:
         chosen = settings.overridden(context.run_config)
-        scheme = Full() if sampling is None else given(sampling, context)
-        serve(grid, given(federation, context), given(algorithm, context), scheme, chosen)
+        scheme = Full() if sampling is None else from_context(sampling, context)
+        serve(grid, from_context(federation, context), from_context(algorithm, context), scheme, chosen)
 
     return app

@@ -19,7 +19,7 @@ from feddr.validation import scalars
 PREFIX = "feddr."
 
 T = TypeVar("T")
-Given: TypeAlias = T | Callable[[Context], T]
+FromContext: TypeAlias = T | Callable[[Context], T]
 """What a user gives: a value, or a function from Flower's context to it where it depends on the run config."""
 
 
@@ -68,7 +68,7 @@ class Settings:
         return precisions.of(self.precision)
 
     @property
-    def place(self) -> Path:
+    def run_folder(self) -> Path:
         """The folder of the run."""
         return identity.root(self.folder) / "server" / self.name
 
@@ -119,6 +119,6 @@ def _value(key: str, field: "dataclasses.Field[Any]", value: Any) -> Any:
     return value
 
 
-def given(value: T | Callable[[Context], T], context: Context) -> T:
+def from_context(value: T | Callable[[Context], T], context: Context) -> T:
     """Return a value of the user, or the result of the user's function of Flower's context."""
     return value(context) if callable(value) else value

@@ -155,7 +155,7 @@ class TableProblem:
     def prepared(self, client: int, context: Context, preparation: Preparation) -> Problem:
         """Return the problem with this site's rows, prepared as all sites have agreed."""
         table, (frame, roles) = self.table, self._rows(client, context)
-        found = tables.prepare(
+        own = tables.prepare(
             frame,
             [np.arange(len(frame))],
             roles,
@@ -169,7 +169,7 @@ class TableProblem:
             preparation=preparation,
             first_client=client,
         )
-        data = FederatedData.from_rows(found.samples, found.rows, (), found.preparation)
+        data = FederatedData.from_rows(own.samples, own.rows, (), own.preparation)
         kind = Problem.regression if table.regression else Problem.classification
         return kind(table.build(preparation), data, seed=table.init_seed)
 
@@ -211,10 +211,10 @@ def answer(problem: Any, client: int, context: Context, question: TableQuestion)
     if question.table != problem.table.digest:
         raise ValueError("Server and node must have the same SharedTable, this node's differs; give both apps one.")
     if question.thresholds:
-        found: Any = problem.counts(client, context, json.loads(question.thresholds))
+        content: Any = problem.counts(client, context, json.loads(question.thresholds))
     else:
-        found = problem.statistics(client, context).to_dict()
-    return TableAnswer(question.run, client, json.dumps(found, allow_nan=False))
+        content = problem.statistics(client, context).to_dict()
+    return TableAnswer(question.run, client, json.dumps(content, allow_nan=False))
 
 
 def own_problem(problem: Any, client: int, context: Context, preparation: str) -> ProblemLike:
@@ -230,5 +230,5 @@ def own_problem(problem: Any, client: int, context: Context, preparation: str) -
         raise ValueError(f"Server and nodes need the same SharedTable, this {which}; give both apps one.")
     if isinstance(problem, TableProblem):
         return problem.prepared(client, context, Preparation.from_dict(json.loads(preparation)))
-    found: ProblemLike = problem(client, context)
-    return found
+    own: ProblemLike = problem(client, context)
+    return own

@@ -92,16 +92,16 @@ class ClientHistory:
         columns = names.split(",")
         if tuple(columns[:2]) != KEYS:
             raise ValueError(f"{path} is not a table of clients: its first line must begin with {','.join(KEYS)}.")
-        found: dict[int, list[list[float]]] = {}
+        tables: dict[int, list[list[float]]] = {}
         for number, line in enumerate(lines, start=2):
             try:
                 first, client, *values = line.split(",")
                 if len(values) != len(columns) - 2:
                     raise ValueError(f"it needs {len(columns)} values, it has {len(values) + 2}")
-                found.setdefault(int(first), []).append([int(client), *map(float, values)])
+                tables.setdefault(int(first), []).append([int(client), *map(float, values)])
             except ValueError as error:
                 raise ValueError(f"{path}, line {number} is not a row of a table of clients: {error}.") from None
         history = cls()
-        for number, rows in found.items():
+        for number, rows in tables.items():
             history.add(number, dict(zip(columns[1:], zip(*rows, strict=True), strict=True)))
         return history

@@ -221,12 +221,12 @@ class History:
         if len(set(columns)) < len(columns):
             raise ValueError(f"{path} is not a history: its first line has a column twice.")
         rows = []
-        for place, line in enumerate(lines, start=2):
+        for line_number, line in enumerate(lines, start=2):
             try:
                 texts = zip(columns, line.split(","), strict=True)
                 values: dict[str, Any] = {k: int(v) if k in COUNTERS else float(v) for k, v in texts}
             except ValueError as error:
-                raise ValueError(f"{path}, line {place} is not a row of a history: {error}.") from None
+                raise ValueError(f"{path}, line {line_number} is not a row of a history: {error}.") from None
             rows.append(Row(**{name: values[name] for name in known}, metrics={name: values[name] for name in metrics}))
         return cls(rows)
 
@@ -267,9 +267,9 @@ PARTS = ("test_", "validation_", "train_")
 
 def _metrics(values: Mapping[str, str]) -> dict[str, float]:
     """Return those of the values that are metrics of a part, or of clients; other columns are another version's."""
-    found = {}
+    metrics = {}
     for name, value in values.items():
         if name not in COLUMNS and name.isidentifier() and ("_client_" in name or name.startswith(PARTS)):
             with contextlib.suppress(ValueError):
-                found[name] = float(value)
-    return found
+                metrics[name] = float(value)
+    return metrics

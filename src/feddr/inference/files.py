@@ -126,13 +126,13 @@ def load(folder: str | Path, method: str | None = None) -> Predictor:
     >>> predictor.predict(np.eye(2)).tolist()
     [0, 1]
     """
-    place = find(Path(folder), method)
-    path = place / DESCRIPTION
+    model_folder = find(Path(folder), method)
+    path = model_folder / DESCRIPTION
     try:
         description = untrusted.json(path)
         if description["format"] > FORMAT:
             raise ValueError(f"{path} has the format {description['format']} of a newer feddr; update feddr.")
-        return _read(place, description)
+        return _read(model_folder, description)
     except (KeyError, TypeError, AttributeError, RecursionError, json.JSONDecodeError, UnicodeDecodeError) as error:
         raise DamagedError(f"{path} is not what feddr writes: {type(error).__name__}.") from None
 
@@ -154,7 +154,7 @@ def find(folder: Path, method: str | None = None) -> Path:
         return folder
     methods = {path.parent.name: path.parent for path in sorted(folder.glob(f"*/{DESCRIPTION}"))}
     if not methods:
-        old = any((place / WEIGHTS).is_file() for place in (folder, *folder.iterdir()))
+        old = any((candidate / WEIGHTS).is_file() for candidate in (folder, *folder.iterdir()))
         remedy = "give the folder of a run that has ended"
         if old:
             remedy = "run it again if it is of feddr 0.2.0 or older, or give a deployment's Federation a description"

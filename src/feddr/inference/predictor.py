@@ -157,9 +157,9 @@ class Predictor:
         """
         if self.task is None:
             raise ValueError(f"score is for classifications and regressions, this is {_a(None)}; use outputs.")
-        found, truth = self.predict(x, prepared=prepared), np.asarray(y)
-        if truth.shape != found.shape:
-            raise ValueError(f"y needs one value for each of {len(found)} rows, got the shape {truth.shape}.")
+        predicted, truth = self.predict(x, prepared=prepared), np.asarray(y)
+        if truth.shape != predicted.shape:
+            raise ValueError(f"y needs one value for each of {len(predicted)} rows, got the shape {truth.shape}.")
         if self.task == "classification":
             if self.preparation is not None and self.preparation.classes:
                 truth = self._labels[self.preparation.labels(y)]  # it knows "1" and 1 for the same
@@ -168,9 +168,9 @@ class Predictor:
                 raise ValueError(
                     f"y must hold labels of the classes {reprlib.repr(list(self.classes))}, got {unknown[0]!r}."
                 )
-            return float(np.mean(found == truth))
+            return float(np.mean(predicted == truth))
         total = float(np.sum((truth - truth.mean()) ** 2))
-        return 1.0 - float(np.sum((truth - found) ** 2)) / total if total else float("nan")
+        return 1.0 - float(np.sum((truth - predicted) ** 2)) / total if total else float("nan")
 
     def coefficients(self, *, raw: bool = False) -> "pd.Series[float] | pd.DataFrame":
         """Return the weights of a linear model by the names of their features, and ``intercept``.
@@ -237,22 +237,22 @@ class Predictor:
         """Return rows of features, as the model was trained with."""
         assert self.rows is not None
         if self.preparation is not None and not prepared:
-            found: NDArray[Any] = self.preparation.transform(x)
+            features: NDArray[Any] = self.preparation.transform(x)
         else:
             if hasattr(x, "columns") and self.features:
                 missing = [name for name in self.features if name not in x.columns]
                 if missing:
                     raise ValueError(f"Rows need the column {missing[0]!r}, got {reprlib.repr(list(x.columns))}.")
                 x = x[list(self.features)]
-            found = np.asarray(arrays.samples("x", x))
-        if found.ndim == 0 or found.shape[1:] != self.rows.shape:
+            features = np.asarray(arrays.samples("x", x))
+        if features.ndim == 0 or features.shape[1:] != self.rows.shape:
             wanted, remedy = self.rows.shape, "give the features of training"
-            if found.shape == wanted:
+            if features.shape == wanted:
                 remedy = "give x[None] for one row"
-            raise ValueError(f"The model takes rows of shape {wanted}, got x of shape {found.shape}; {remedy}.")
-        if self.rows.whole and np.issubdtype(found.dtype, np.floating):
-            raise ValueError(f"The model was trained on whole numbers, got x of type {found.dtype}; convert them.")
-        return found
+            raise ValueError(f"The model takes rows of shape {wanted}, got x of shape {features.shape}; {remedy}.")
+        if self.rows.whole and np.issubdtype(features.dtype, np.floating):
+            raise ValueError(f"The model was trained on whole numbers, got x of type {features.dtype}; convert them.")
+        return features
 
 
 def _a(task: Task | None) -> str:

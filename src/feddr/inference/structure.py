@@ -42,12 +42,12 @@ def rebuild(structure: Any, arrays: Mapping[str, Any]) -> Tree:
     """
     used: list[str] = []
     try:
-        found = _rebuild(structure, arrays, used)
+        rebuilt = _rebuild(structure, arrays, used)
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError):
         raise ValueError("The structure of the parameters is not one that feddr writes.") from None
     if sorted(used) != sorted(arrays):
         raise ValueError(f"The structure has the arrays {sorted(used)}, the file {sorted(arrays)}.")
-    return found
+    return rebuilt
 
 
 def _describe(a: Tree, path: tuple[Any, ...]) -> dict[str, Any]:

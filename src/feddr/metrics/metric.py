@@ -90,13 +90,13 @@ class Metric:
         """Return the metric over all of these samples; NaN where there are none."""
         if not len(values):
             return float("nan")
-        found = np.asarray(self.function(values, batch), np.float64)
-        if found.shape not in ((), (len(values),)):
+        computed = np.asarray(self.function(values, batch), np.float64)
+        if computed.shape not in ((), (len(values),)):
             raise ValueError(
                 f"The metric {self.name} must return one number, or one for each of {len(values)} samples, got shape "
-                f"{found.shape}."
+                f"{computed.shape}."
             )
-        return float(found.mean())
+        return float(computed.mean())
 
 
 def _mean(values: NDArray[Any], batch: Mapping[str, NDArray[Any]]) -> NDArray[Any]:
@@ -119,7 +119,7 @@ READY: Mapping[str, Metric] = {
 """The ready-made metrics by name; ``test_``, ``validation_`` or ``train_`` before it chooses the part."""
 
 
-def named(given: str) -> Metric:
+def named(name: str) -> Metric:
     """Return a ready-made metric, such as ``"f1"``, ``"test_loss"`` or ``"validation_auc"``.
 
     Raises
@@ -133,18 +133,18 @@ def named(given: str) -> Metric:
     (True, 'test')
     """
     for part in PARTS:
-        if given.removeprefix(f"{part}_") in READY and given not in READY:
-            return replace(READY[given.removeprefix(f"{part}_")], part=part)
-    if given not in READY:
+        if name.removeprefix(f"{part}_") in READY and name not in READY:
+            return replace(READY[name.removeprefix(f"{part}_")], part=part)
+    if name not in READY:
         known = ", ".join(READY)
         raise ValueError(
             f"metrics are {known}, also with test_, validation_ or train_ before them, or functions of (outputs, "
-            f"batch), got {given!r}.{hint(given, READY)}"
+            f"batch), got {name!r}.{hint(name, READY)}"
         )
-    return READY[given]
+    return READY[name]
 
 
-def choose(given: Iterable[str | Metric | MetricFunction]) -> tuple[Metric, ...]:
+def choose(metrics: Iterable[str | Metric | MetricFunction]) -> tuple[Metric, ...]:
     """Return the metrics that a run was given as names, functions or ``Metric``.
 
     Raises
@@ -159,27 +159,27 @@ def choose(given: Iterable[str | Metric | MetricFunction]) -> tuple[Metric, ...]
     >>> [metric.name for metric in choose(["auc", largest])]
     ['auc', 'largest']
     """
-    if isinstance(given, str) or not isinstance(given, Sequence):
-        raise ValueError(f'metrics must be a list, such as ["f1", "auc"], got {given!r}.')
-    found = tuple(map(_metric, given))
-    keys = [(metric.name, metric.part) for metric in found]
+    if isinstance(metrics, str) or not isinstance(metrics, Sequence):
+        raise ValueError(f'metrics must be a list, such as ["f1", "auc"], got {metrics!r}.')
+    chosen = tuple(map(_metric, metrics))
+    keys = [(metric.name, metric.part) for metric in chosen]
     for key in keys:
         if keys.count(key) > 1:
             raise ValueError(f"Metrics need names of their own, got {key[0]} twice; rename one with Metric(name, ...).")
-    return found
+    return chosen
 
 
-def _metric(given: str | Metric | MetricFunction) -> Metric:
-    if isinstance(given, Metric):
-        return given
-    if isinstance(given, str):
-        return named(given)
-    name = getattr(given, "__name__", "")
-    if not callable(given) or not str(name).isidentifier():
+def _metric(metric: str | Metric | MetricFunction) -> Metric:
+    if isinstance(metric, Metric):
+        return metric
+    if isinstance(metric, str):
+        return named(metric)
+    name = getattr(metric, "__name__", "")
+    if not callable(metric) or not str(name).isidentifier():
         raise ValueError(
-            f"A metric is a name, a function with a name, or a Metric, got {given!r}; such as Metric('recall', ...)."
+            f"A metric is a name, a function with a name, or a Metric, got {metric!r}; such as Metric('recall', ...)."
         )
-    return Metric(str(name), given)
+    return Metric(str(name), metric)
 
 
 def better(name: str, asked: Iterable[Metric] = ()) -> Better | None:

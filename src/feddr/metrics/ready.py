@@ -67,8 +67,8 @@ def calibration_error(outputs: NDArray[Any], batch: Mapping[str, NDArray[Any]]) 
     """
     y, _ = _labels("calibration_error", outputs, batch)
     confidence = np.exp(_log_probabilities(outputs).max(axis=1))
-    place = np.searchsorted(np.linspace(0.0, 1.0, BINS + 1)[1:-1], confidence)
-    gaps = np.bincount(place, (_predicted(outputs) == y) - confidence, minlength=BINS)
+    bins = np.searchsorted(np.linspace(0.0, 1.0, BINS + 1)[1:-1], confidence)
+    gaps = np.bincount(bins, (_predicted(outputs) == y) - confidence, minlength=BINS)
     return float(np.abs(gaps).sum() / len(y))
 
 
@@ -114,8 +114,8 @@ def _log_probabilities(outputs: NDArray[Any]) -> NDArray[np.float64]:
 
 
 def _predicted(outputs: NDArray[Any]) -> NDArray[np.int64]:
-    found = outputs > 0 if outputs.ndim == 1 else outputs.argmax(axis=1)
-    return np.asarray(found, np.int64)
+    predicted = outputs > 0 if outputs.ndim == 1 else outputs.argmax(axis=1)
+    return np.asarray(predicted, np.int64)
 
 
 def _labels(name: str, outputs: NDArray[Any], batch: Mapping[str, NDArray[Any]]) -> tuple[NDArray[np.int64], int]:

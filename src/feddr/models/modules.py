@@ -63,12 +63,12 @@ def from_flax(module: Any, example: ArrayLike) -> Model:
     return Model(init, apply, num_outputs(apply, init, rows))
 
 
-def _from_nnx(given: Any, example: ArrayLike) -> Model:
+def _from_nnx(module: Any, example: ArrayLike) -> Model:
     from flax import nnx
 
     def split(seed: int) -> tuple[Any, Any, Any]:
         """Return the structure, the parameters and all other variables of the module."""
-        return nnx.split(given if isinstance(given, nnx.Module) else given(nnx.Rngs(seed)), nnx.Param, ...)
+        return nnx.split(module if isinstance(module, nnx.Module) else module(nnx.Rngs(seed)), nnx.Param, ...)
 
     graph, own, others = split(0)
     _only_parameters(sorted({type(variable).__name__ for _, variable in nnx.to_flat_state(others)}))
@@ -78,8 +78,8 @@ def _from_nnx(given: Any, example: ArrayLike) -> Model:
 
     def outputs(params: Tree, x: jax.Array) -> jax.Array:
         state = jax.tree.unflatten(jax.tree.structure(own), jax.tree.leaves(params))
-        found: jax.Array = nnx.merge(graph, state, others)(x)
-        return found
+        computed: jax.Array = nnx.merge(graph, state, others)(x)
+        return computed
 
     features = _features(lambda rows: jax.eval_shape(outputs, init(0), rows), example)
 

@@ -110,10 +110,10 @@ def from_torch(module: "torch.nn.Module", example: ArrayLike, *, scores: bool = 
     if not start:
         raise ValueError("A model needs parameters that are trained, the module has none; see requires_grad_.")
     torch_check.check_layers(module)
-    given = example_rows(example)
-    rows = torch_check.distinct(given)
-    takes_whole = torch_check.takes_whole(module, given)
-    if given.dtype.kind != "f" and not takes_whole:
+    inputs = example_rows(example)
+    rows = torch_check.distinct(inputs)
+    takes_whole = torch_check.takes_whole(module, inputs)
+    if inputs.dtype.kind != "f" and not takes_whole:
         rows = rows.astype(np.float32)
     traced = TracedModule(module)
 

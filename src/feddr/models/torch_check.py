@@ -111,12 +111,12 @@ def check_same(module: "torch.nn.Module", apply: Callable[[Tree, Any], Any], row
     own = {name: p for name, p in net.named_parameters() if p.requires_grad}
     params = {name: p.detach().numpy() for name, p in own.items()}
     slope = np.random.default_rng(1).normal(size=outputs.shape).astype(np.float32)
-    found = _translated(module, apply, params, rows, slope)
+    translated = _translated(module, apply, params, rows, slope)
     for c in SCALES:
         theirs, functions = _gradient(net, own, x, c * slope)
         total = np.sqrt(sum(np.sum(np.square(a)) for a in theirs.values()))
         for name, expected in {"the outputs": c * outputs, **theirs}.items():
-            got = c * (found[0] if name == "the outputs" else found[1][name])
+            got = c * (translated[0] if name == "the outputs" else translated[1][name])
             if not np.linalg.norm(got - expected) <= SAME * np.linalg.norm(expected) + ROUNDING * total:
                 what = name if name == "the outputs" else f"the gradient in {name}"
                 why = f"the autograd function {functions[0]}" if functions else "an operation that the two do otherwise"
@@ -179,8 +179,8 @@ def _gradient(net: "torch.nn.Module", own: Any, x: "torch.Tensor", slope: NDArra
     import torch
 
     outputs = net(x)
-    found = torch.autograd.grad((outputs * tensor(slope)).sum(), list(own.values()), allow_unused=True)
-    slopes = [torch.zeros_like(p) if a is None else a for p, a in zip(own.values(), found, strict=True)]
+    gradients = torch.autograd.grad((outputs * tensor(slope)).sum(), list(own.values()), allow_unused=True)
+    slopes = [torch.zeros_like(p) if a is None else a for p, a in zip(own.values(), gradients, strict=True)]
     gradient = {name: a.numpy() for name, a in zip(own, slopes, strict=True)}
     return gradient, sorted(set(_user_functions(outputs.grad_fn)))
 

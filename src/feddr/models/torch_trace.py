@@ -168,8 +168,8 @@ def environment() -> Any:
         def translated(x: Any, *rest: Any) -> Any:
             # The third is a truth value where all sequences have one length, the parameters where they are packed.
             padded = isinstance(rest[2], bool)
-            found = _recurrent(cell, *made.t2j_iso((x, *rest))) if padded else None
-            return original(x, *rest) if found is None else made.j2t_iso(found)
+            outputs = _recurrent(cell, *made.t2j_iso((x, *rest))) if padded else None
+            return original(x, *rest) if outputs is None else made.j2t_iso(outputs)
 
         return translated
 

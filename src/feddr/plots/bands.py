@@ -51,8 +51,8 @@ def bands(histories: Mapping[str, Sequence[History]], title: str = "", metrics: 
 
     asked = [name for runs in histories.values() for one in runs for name in one.metrics if "_client_" not in name]
     wanted = list(dict.fromkeys(metrics or (*SHOWN, *asked)))
-    found = {name: {label: _points(runs, name) for label, runs in histories.items()} for name in wanted}
-    shown = {name: lines for name, lines in found.items() if any(len(line) for line in lines.values())}
+    points = {name: {label: _points(runs, name) for label, runs in histories.items()} for name in wanted}
+    shown = {name: lines for name, lines in points.items() if any(len(line) for line in lines.values())}
     if not shown:
         raise ValueError(
             f"A figure needs a metric that was measured, got {', '.join(wanted)}; evaluate the runs first."
@@ -63,8 +63,8 @@ def bands(histories: Mapping[str, Sequence[History]], title: str = "", metrics: 
     figure = Figure(figsize=(4.2 * columns, 3.1 * rows + 0.8), layout="constrained")
     figure.suptitle(title or "Metrics at the global model, mean and range over the seeds", fontsize=13)
     drawn = {}
-    for place, name in enumerate(names, start=1):
-        axes = figure.add_subplot(rows, columns, place)
+    for number, name in enumerate(names, start=1):
+        axes = figure.add_subplot(rows, columns, number)
         for i, (label, line) in enumerate(shown[name].items()):
             if len(line):
                 colour, style = COLOURS[i % len(COLOURS)], LINES[i % len(LINES)]

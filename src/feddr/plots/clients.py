@@ -60,10 +60,10 @@ def clients(history: History, metric: str | None = None, names: Sequence[str] = 
     figure = Figure(figsize=(8, 3.8), layout="constrained")
     axes = figure.add_subplot()
     axes.bar(np.arange(len(order)), scale * values[order], width=0.9, color=COLOURS[0])
-    found = statistics(values, end)
+    summary = statistics(values, end)
     for style, word in {"-": "median", "--": "p10"}.items():
         words = {"p10": "one client in ten is worse"}.get(word, word)
-        axes.axhline(scale * found[word], color=COLOURS[1], linestyle=style, linewidth=1.2, label=words)
+        axes.axhline(scale * summary[word], color=COLOURS[1], linestyle=style, linewidth=1.2, label=words)
     if len(order) <= 40:
         shown = [names[i] if i < len(names) else str(i) for i in who[order].tolist()]
         axes.set_xticks(np.arange(len(order)), shown, rotation=90 if max(map(len, shown), default=0) > 3 else 0)

@@ -178,8 +178,8 @@ def _figure(histories: Mapping[str, History], panels: Sequence[Panel], title: st
     figure = NotebookFigure(figsize=(width, height), layout=ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.08))
     figure.suptitle(title, fontsize=13)
     drawn: dict[str, Line2D] = {}
-    for place, panel in enumerate(shown, start=1):
-        drawn |= _draw(figure.add_subplot(rows, columns, place), histories, panel)
+    for number, panel in enumerate(shown, start=1):
+        drawn |= _draw(figure.add_subplot(rows, columns, number), histories, panel)
     in_order = {label: drawn[label] for label in histories if label in drawn}
     longest = max(map(len, in_order))
     figure.legend(

@@ -106,5 +106,5 @@ def _cost(
 ) -> tuple[int, float]:
     """Return how many labels and points a label would cover, and how far away it would be, or how much of lines."""
     out = box.left < inside.left or box.right > inside.right or box.bottom < inside.bottom or box.top > inside.top
-    touched = sum(box.overlaps(place) for place in along)
+    touched = sum(box.overlaps(point) for point in along)
     return sum(box.overlaps(other) for other in taken) + 10 * out, math.hypot(*offset) + 8 * touched

@@ -77,7 +77,7 @@ def panels(rows: "Mapping[str, Lines]", title: str, x: str, prefix: str = "") ->
 def _range(rows: "Mapping[str, Lines]", x: str) -> tuple[float, float]:
     """Return the least and the largest place of all lines after their start."""
     places = [point.x for lines in rows.values() for one in lines.values() for point in band(one, "F", x)]
-    return min(place for place in places if place > 0), max(places)
+    return min(value for value in places if value > 0), max(places)
 
 
 def _styles(labels: "Mapping[str, object]") -> dict[str, LineStyle]:
@@ -155,12 +155,12 @@ def curve(dots: Mapping[str, Sequence[Dot]], title: str) -> "Figure":
     axes = figure.add_subplot()
     texts: list[labels.Label] = []
     for label, style in _styles(dots).items():
-        found = dots[label]
-        kept = [max(LEAST, 100 * (1 - dot.sparsity)) for dot in found]
-        means = [100 * dot.accuracy for dot in found]
+        line = dots[label]
+        kept = [max(LEAST, 100 * (1 - dot.sparsity)) for dot in line]
+        means = [100 * dot.accuracy for dot in line]
         spread = [
-            [100 * (dot.accuracy - dot.least) for dot in found],
-            [100 * (dot.largest - dot.accuracy) for dot in found],
+            [100 * (dot.accuracy - dot.least) for dot in line],
+            [100 * (dot.largest - dot.accuracy) for dot in line],
         ]
         axes.errorbar(
             kept,
@@ -174,7 +174,7 @@ def curve(dots: Mapping[str, Sequence[Dot]], title: str) -> "Figure":
             label=label,
         )
         texts += [
-            labels.Label(x, y, dot.row, COLOURS[style.colour]) for dot, x, y in zip(found, kept, means, strict=True)
+            labels.Label(x, y, dot.row, COLOURS[style.colour]) for dot, x, y in zip(line, kept, means, strict=True)
         ]
     axes.set_xscale("log")
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))

@@ -88,9 +88,9 @@ def line_styles(labels: Sequence[str]) -> list[LineStyle]:
         free = [i for i in range(len(COLOURS)) if i not in taken.values()]
         wanted = PREFERRED.get(method, free[0] if free else len(taken) % len(COLOURS))
         taken[method] = wanted if wanted in free or not free else free[0]
-    found = []
+    styles = []
     for i, method in enumerate(methods):
         colour = taken[method]
         before = sum(taken[other] == colour for other in methods[:i])
-        found.append(LineStyle(colour, (colour + before) % len(LINES)))
-    return found
+        styles.append(LineStyle(colour, (colour + before) % len(LINES)))
+    return styles

@@ -80,15 +80,15 @@ def timeline(
     axes.tick_params(axis="y", length=0)
     axes.spines[["top", "right", "left"]].set_visible(False)
     _server(axes, events, start, end)
-    place = {client: row for row, client in enumerate(rows, start=1)}
-    shown = [e for e in events if e.client in place and e.end > start and e.start < end]
+    row_of = {client: row for row, client in enumerate(rows, start=1)}
+    shown = [e for e in events if e.client in row_of and e.end > start and e.start < end]
     drawn = {}
     for kind, style in STYLES.items():
         of_kind = [event for event in shown if event.kind == kind]
         for event in of_kind:
             drawn[kind] = axes.broken_barh(
                 [(event.start, event.end - event.start)],
-                (place[event.client] - 0.36, 0.72),
+                (row_of[event.client] - 0.36, 0.72),
                 facecolor=style.colour,
                 edgecolor="#222222" if kind != "idle" else "#CCCCCC",
                 hatch=style.hatch,
@@ -96,19 +96,19 @@ def timeline(
                 zorder=2,
             )
         if kind == "computing":
-            _versions(axes, of_kind, place, start, end)
+            _versions(axes, of_kind, row_of, start, end)
     figure.legend(drawn.values(), drawn, loc="outside right upper", frameon=False, handlelength=2.2)
     return figure
 
 
-def _versions(axes: "Axes", computing: Sequence[Event], place: dict[int, int], start: float, end: float) -> None:
+def _versions(axes: "Axes", computing: Sequence[Event], row_of: dict[int, int], start: float, end: float) -> None:
     """Write into each bar that has room the version that it began with."""
     for event in computing:
         left, right = max(event.start, start), min(event.end, end)
         if (right - left) / (end - start) * WIDTH > 0.1 + 0.08 * len(str(event.read)):
             text = str(event.read)
             middle = (left + right) / 2
-            axes.text(middle, place[event.client], text, ha="center", va="center", color="white", fontsize=8, zorder=3)
+            axes.text(middle, row_of[event.client], text, ha="center", va="center", color="white", fontsize=8, zorder=3)
 
 
 def _server(axes: "Axes", events: Sequence[Event], start: float, end: float) -> None:

@@ -54,8 +54,8 @@ def figure(search: "Search", ranking: "Mapping[str, Sequence[RankedSetting]]") -
     norm = _norm(search, ranking)
     mapped: ScalarMappable | None = None
     maps, lines = [], []
-    for place, panel in enumerate(panels, start=1):
-        axes = drawing.add_subplot(rows, columns, place)
+    for number, panel in enumerate(panels, start=1):
+        axes = drawing.add_subplot(rows, columns, number)
         axes.set_title(panel.label.replace("$", r"\$"), fontsize=11)
         if len(panel.keys) == 2:
             mapped = _map(axes, search, panel, norm)
@@ -132,9 +132,9 @@ def _cells(axes: "Axes", search: "Search", panel: SettingsPanel, norm: "Normaliz
     cells = {}
     for one in panel.standings:
         x, y = (value(one.settings[key]) for key in panel.keys)
-        place = up.index(y), across.index(x)
-        cells[place] = one
-        grid[place] = np.nan if one.mean is None else one.mean
+        cell = up.index(y), across.index(x)
+        cells[cell] = one
+        grid[cell] = np.nan if one.mean is None else one.mean
     mapped = axes.imshow(grid, norm=norm, origin="lower", aspect="auto")
     few = grid.size <= 64
     for (row, column), one in cells.items():
@@ -160,8 +160,8 @@ def _line(axes: "Axes", search: "Search", panel: SettingsPanel) -> None:
     numeric = _numeric(own)
     names = [value(one) for one in _ordered(panel, key)]
 
-    def places(found: "Sequence[RankedSetting]") -> list[float]:
-        return [_place(one, key) if numeric else names.index(value(one.settings[key])) for one in found]
+    def places(ranked: "Sequence[RankedSetting]") -> list[float]:
+        return [_place(one, key) if numeric else names.index(value(one.settings[key])) for one in ranked]
 
     means = _means({panel.label: good})
     spreads = [one.spread or 0.0 for one in good] if single else None
@@ -223,8 +223,8 @@ def _lightness(search: "Search", norm: "Normalize", mean: float) -> float:
 
 def _ordered(panel: SettingsPanel, key: str) -> list[Any]:
     """Return the values of a key, each once, numbers in order."""
-    found = {value(one.settings[key]): one.settings[key] for one in panel.standings}
-    return sorted(found.values(), key=_order)
+    values = {value(one.settings[key]): one.settings[key] for one in panel.standings}
+    return sorted(values.values(), key=_order)
 
 
 def _order(one: Any) -> tuple[bool, float, str]:

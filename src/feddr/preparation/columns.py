@@ -51,13 +51,13 @@ class NumericColumn:
         """Names of the features of this column."""
         return (self.name, f"{self.name}=missing") if self.indicator else (self.name,)
 
-    def transform(self, values: NDArray[Any], place: Place) -> list[NDArray[np.float64]]:
+    def transform(self, values: NDArray[Any], locate: Place) -> list[NDArray[np.float64]]:
         """Return the features of this column, each with one number a row."""
-        found = numbers(self.name, values, place, missing=self.median is not None)
-        empty = np.isnan(found)
+        feature = numbers(self.name, values, locate, missing=self.median is not None)
+        empty = np.isnan(feature)
         if self.median is not None:
-            found[empty] = self.median
-        return [found, empty.astype(np.float64)] if self.indicator else [found]
+            feature[empty] = self.median
+        return [feature, empty.astype(np.float64)] if self.indicator else [feature]
 
 
 @dataclass(frozen=True)
@@ -108,42 +108,42 @@ class CategoricalColumn:
         """Names of the features of this column."""
         return tuple(f"{self.name}={'missing' if level is None else level}" for level in self.levels)
 
-    def transform(self, values: NDArray[Any], place: Place, refuse: bool = True) -> list[NDArray[np.float64]]:
+    def transform(self, values: NDArray[Any], locate: Place, refuse: bool = True) -> list[NDArray[np.float64]]:
         """Return the features of this column; an unknown category is refused, or has zeros in all of them."""
-        found = codes(values, self.categories)
-        if refuse and (found < 0).any():
-            row = int(np.argmax(found < 0))
+        coded = codes(values, self.categories)
+        if refuse and (coded < 0).any():
+            row = int(np.argmax(coded < 0))
             if key(values[row]) is None:
-                raise ValueError(f"{place(row)}: column {self.name} is empty; {FILL}.")
+                raise ValueError(f"{locate(row)}: column {self.name} is empty; {FILL}.")
             raise ValueError(
-                f"{place(row)}: column {self.name} must be one of {listed(self.categories)}, got "
+                f"{locate(row)}: column {self.name} must be one of {listed(self.categories)}, got "
                 f'{str(values[row])[:40]!r}; correct it, or use unknown="zeros".'
             )
-        return [(found == self.categories.index(level)).astype(np.float64) for level in self.levels]
+        return [(coded == self.categories.index(level)).astype(np.float64) for level in self.levels]
 
 
 FILL = 'fill it in, leave the row or the column out, or use missing="median"'
 
 
-def numbers(name: str, values: NDArray[Any], place: Place, *, missing: bool = False) -> NDArray[np.float64]:
+def numbers(name: str, values: NDArray[Any], locate: Place, *, missing: bool = False) -> NDArray[np.float64]:
     """Return a column as finite numbers, with NaN where one is missing if that is allowed."""
     if values.dtype.kind in "biuf":
-        found = values.astype(np.float64)
-        absent = np.isnan(found)
+        column = values.astype(np.float64)
+        absent = np.isnan(column)
     else:
-        found = np.array([_number(value) for value in values], np.float64)
+        column = np.array([_number(value) for value in values], np.float64)
         absent = np.array([_is_missing(value) for value in values], bool)
     with np.errstate(over="ignore"):
-        wrong = ~np.isfinite(found.astype(np.float32)) & ~(absent if missing else np.zeros(len(found), bool))
+        wrong = ~np.isfinite(column.astype(np.float32)) & ~(absent if missing else np.zeros(len(column), bool))
     if wrong.any():
         row = int(np.argmax(wrong))
         if key(values[row]) is None:
-            raise ValueError(f"{place(row)}: column {name} is empty; {FILL}.")
+            raise ValueError(f"{locate(row)}: column {name} is empty; {FILL}.")
         raise ValueError(
-            f"{place(row)}: column {name} must hold finite numbers, got {str(values[row])[:40]!r}; correct it, leave "
+            f"{locate(row)}: column {name} must hold finite numbers, got {str(values[row])[:40]!r}; correct it, leave "
             "the column out, or name it as categorical."
         )
-    return found
+    return column
 
 
 def codes(values: NDArray[Any], categories: tuple[Category | None, ...]) -> NDArray[np.int64]:
@@ -162,11 +162,11 @@ def distinct(values: NDArray[Any]) -> tuple[list[str | float | None], NDArray[np
 
 def levels(values: NDArray[Any]) -> list[Category | None]:
     """Return the different values of a column as they stand there, numbers in order, then words; None for missing."""
-    found: dict[str | float | None, Any] = {}
+    first: dict[str | float | None, Any] = {}
     for value in values.tolist():
-        found.setdefault(key(value), value)
-    ordered = sorted(found, key=lambda k: (k is None, isinstance(k, str), k or 0))
-    return [None if k is None else plain(found[k]) for k in ordered]
+        first.setdefault(key(value), value)
+    ordered = sorted(first, key=lambda k: (k is None, isinstance(k, str), k or 0))
+    return [None if k is None else plain(first[k]) for k in ordered]
 
 
 def key(value: Any) -> str | float | None:
@@ -184,10 +184,10 @@ def key(value: Any) -> str | float | None:
 
 def plain(value: Any) -> Category:
     """Return a value as Python's own text, truth value or number."""
-    found = value.item() if isinstance(value, np.generic) else value
-    if isinstance(found, str):
-        return found.strip()
-    return found if isinstance(found, bool | int | float) else str(found)
+    unboxed = value.item() if isinstance(value, np.generic) else value
+    if isinstance(unboxed, str):
+        return unboxed.strip()
+    return unboxed if isinstance(unboxed, bool | int | float) else str(unboxed)
 
 
 def listed(values: tuple[Any, ...], most: int = 8) -> str:

@@ -115,9 +115,9 @@ def count_at_most(
     >>> count_at_most({"age": [40.0, None, 60.0]}, {"age": [50.0, 70.0]})
     {'age': [1, 2]}
     """
-    place, counts = place_of(table), {}
+    locate, counts = place_of(table), {}
     for name, levels in thresholds.items():
-        values = cols.numbers(name, as_column(table[name]), place, missing=True)
+        values = cols.numbers(name, as_column(table[name]), locate, missing=True)
         values = np.sort(values if rows is None else values[rows])  # NaN last
         known = values[: len(values) - int(np.sum(np.isnan(values)))]
         counts[name] = np.searchsorted(known, levels, side="right").tolist()
@@ -133,12 +133,12 @@ def array_scaling(x: NDArray[Any], rows: NDArray[np.int64]) -> tuple[tuple[float
 
 def pooled_medians(table: Any, names: Sequence[str], rows: NDArray[np.int64]) -> dict[str, float]:
     """Return the median of the known numbers of each column of a table that is in one place."""
-    place, found = place_of(table), {}
+    locate, medians = place_of(table), {}
     for name in names:
-        values = cols.numbers(name, as_column(table[name]), place, missing=True)[rows]
+        values = cols.numbers(name, as_column(table[name]), locate, missing=True)[rows]
         _check_known(name, int(np.sum(~np.isnan(values))))
-        found[name] = float(np.nanmedian(values))
-    return found
+        medians[name] = float(np.nanmedian(values))
+    return medians
 
 
 def common_medians(
@@ -202,10 +202,10 @@ def _order_statistics(
         asked: dict[str, list[float]] = {name: [] for name in ranks}
         for (name, _rank), positions in zip(searches, cuts, strict=True):
             asked[name] += map(_float, positions)
-        counts = {name: list(found) for name, found in ask(asked).items()}
+        counts = {name: list(below) for name, below in ask(asked).items()}
         for k, ((name, rank), positions) in enumerate(zip(searches, cuts, strict=True)):
-            found, counts[name] = counts[name][: SECTIONS - 1], counts[name][SECTIONS - 1 :]
-            enough = sum(count < rank for count in found)  # counts grow with the threshold
+            below, counts[name] = counts[name][: SECTIONS - 1], counts[name][SECTIONS - 1 :]
+            enough = sum(count < rank for count in below)  # counts grow with the threshold
             low[k] = positions[enough - 1] if enough > 0 else low[k]
             high[k] = positions[enough] if enough < len(positions) else high[k]
     return {name: [_float(high[k]) for k, (one, _) in enumerate(searches) if one == name] for name in ranks}

@@ -102,16 +102,16 @@ class Preparation:
         ValueError
             With the column that is not there, or the row whose value is missing, not a number or not a known category.
         """
-        table, place = self._table(table)
+        table, locate = self._table(table)
         rows = len(next(iter(table.values()), ()))
         x = np.empty((rows, len(self.features)), np.float32)
         j = 0
         for column in self.columns:
             if isinstance(column, NumericColumn):
-                found = column.transform(table[column.name], place)
+                features = column.transform(table[column.name], locate)
             else:
-                found = column.transform(table[column.name], place, self.unknown == "refuse")
-            for feature in found:
+                features = column.transform(table[column.name], locate, self.unknown == "refuse")
+            for feature in features:
                 if self.mean:
                     feature -= self.mean[j]
                 if self.scale:
@@ -133,18 +133,18 @@ class Preparation:
         ValueError
             With the row whose label is missing, not a class or not a number.
         """
-        values, place = as_column(column), place_of(column)
+        values, locate = as_column(column), place_of(column)
         name = self.label or "y"
         if not self.classes:
-            return cols.numbers(name, values, place).astype(np.float32)
-        found = cols.codes(values, self.classes)
-        if (found < 0).any():
-            row = int(np.argmax(found < 0))
+            return cols.numbers(name, values, locate).astype(np.float32)
+        codes = cols.codes(values, self.classes)
+        if (codes < 0).any():
+            row = int(np.argmax(codes < 0))
             raise ValueError(
-                f"{place(row)}: column {name} must be one of the classes {cols.listed(self.classes)}, got "
+                f"{locate(row)}: column {name} must be one of the classes {cols.listed(self.classes)}, got "
                 f"{str(values[row])[:40]!r}; correct it, or leave the row out."
             )
-        return found.astype(np.int32)
+        return codes.astype(np.int32)
 
     def to_dict(self) -> dict[str, Any]:
         """Return all of it as what JSON has: tables, lists, texts, numbers, truth values and null."""
@@ -194,11 +194,11 @@ class Preparation:
             if absent:
                 there = list(getattr(table, "columns", table))
                 raise ValueError(f"The table has no column {absent[0]}; it has {', '.join(map(str, there))}.")
-            found = {name: as_column(table[name]) for name in self.names}
-            lengths = {name: len(values) for name, values in found.items()}
+            columns = {name: as_column(table[name]) for name in self.names}
+            lengths = {name: len(values) for name, values in columns.items()}
             if len(set(lengths.values())) != 1:
                 raise ValueError(f"Columns need one length, got {lengths}.")
-            return found, place_of(table)
+            return columns, place_of(table)
         array = np.asarray(table)
         if array.ndim != 2 or array.shape[1] != len(self.names):
             raise ValueError(
@@ -211,10 +211,10 @@ class Preparation:
 def as_column(values: Any) -> NDArray[Any]:
     """Return a column as an array: numbers as numbers, all else as objects."""
     kind = getattr(getattr(values, "dtype", None), "kind", "O")
-    found = values.to_numpy() if hasattr(values, "to_numpy") else np.asarray(values, None if kind in "biuf" else object)
-    if found.ndim != 1:
-        raise ValueError(f"A column needs one value a row, got an array of shape {found.shape}; use column[:, 0].")
-    return found if found.dtype.kind in "biuf" else found.astype(object)
+    array = values.to_numpy() if hasattr(values, "to_numpy") else np.asarray(values, None if kind in "biuf" else object)
+    if array.ndim != 1:
+        raise ValueError(f"A column needs one value a row, got an array of shape {array.shape}; use column[:, 0].")
+    return array if array.dtype.kind in "biuf" else array.astype(object)
 
 
 def place_of(table: Any) -> cols.Place:

@@ -150,10 +150,10 @@ def site_statistics(
     """
     if missing not in ("refuse", "median"):
         raise ValueError(f'missing must be "refuse" or "median", got {missing!r}.')
-    place = place_of(table)
+    locate = place_of(table)
     moments, counts = {}, {}
     for name in numeric:
-        values = cols.numbers(name, as_column(table[name]), place, missing=missing == "median")
+        values = cols.numbers(name, as_column(table[name]), locate, missing=missing == "median")
         values = values if rows is None else values[rows]
         known = values[~np.isnan(values)]
         mean = float(known.mean()) if len(known) else 0.0
@@ -161,29 +161,29 @@ def site_statistics(
         moments[name] = Moments(len(known), len(values) - len(known), mean, squares)
     for name in categorical:
         values = as_column(table[name])
-        found = _levels(name, values)
-        if None in found and missing == "refuse":
-            raise ValueError(f"{place(_first_missing(values))}: column {name} is empty; {FILL}.")
-        codes = cols.codes(values if rows is None else values[rows], tuple(found))
-        counts[name] = tuple(zip(found, np.bincount(codes, minlength=len(found)).tolist(), strict=True))
+        categories = _levels(name, values)
+        if None in categories and missing == "refuse":
+            raise ValueError(f"{locate(_first_missing(values))}: column {name} is empty; {FILL}.")
+        codes = cols.codes(values if rows is None else values[rows], tuple(categories))
+        counts[name] = tuple(zip(categories, np.bincount(codes, minlength=len(categories)).tolist(), strict=True))
     classes: tuple[Category, ...] = ()
     if label and not regression:
         labels = as_column(table[label])
-        found = _levels(label, labels)
-        if None in found:
-            raise ValueError(f"{place(_first_missing(labels))}: column {label} is empty; leave the row out.")
-        classes = tuple(c for c in found if c is not None)
+        categories = _levels(label, labels)
+        if None in categories:
+            raise ValueError(f"{locate(_first_missing(labels))}: column {label} is empty; leave the row out.")
+        classes = tuple(c for c in categories if c is not None)
     return SiteStatistics(moments, counts, classes)
 
 
 def _levels(name: str, values: NDArray[Any]) -> list[Category | None]:
-    found = cols.levels(values)
-    if len(found) > MOST_CATEGORIES:
+    levels = cols.levels(values)
+    if len(levels) > MOST_CATEGORIES:
         raise ValueError(
-            f"column {name} has {len(found)} different values, at most {MOST_CATEGORIES} are categories; if it holds "
+            f"column {name} has {len(levels)} different values, at most {MOST_CATEGORIES} are categories; if it holds "
             "numbers, name it as numeric, or use regression for a label."
         )
-    return found
+    return levels
 
 
 def _first_missing(values: NDArray[Any]) -> int:

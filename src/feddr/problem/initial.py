@@ -49,11 +49,11 @@ def fitting(init: Tree, own: Tree) -> Tree:
     Traceback (most recent call last):
     ValueError: init needs the parameters of the problem, w of shape (2,), got w of shape (3,).
     """
-    given, wanted = tree.named(init), tree.named(own)
-    if _shapes(given) != _shapes(wanted):
-        words = (", ".join(f"{name} of shape {shape}" for name, shape in _shapes(x).items()) for x in (wanted, given))
+    start, wanted = tree.named(init), tree.named(own)
+    if _shapes(start) != _shapes(wanted):
+        words = (", ".join(f"{name} of shape {shape}" for name, shape in _shapes(x).items()) for x in (wanted, start))
         raise ValueError("init needs the parameters of the problem, {}, got {}.".format(*words))
-    return jax.tree.unflatten(jax.tree.structure(own), [given[name] for name in wanted])
+    return jax.tree.unflatten(jax.tree.structure(own), [start[name] for name in wanted])
 
 
 def _shapes(named: dict[str, Any]) -> dict[str, tuple[int, ...]]:

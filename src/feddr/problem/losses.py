@@ -147,8 +147,8 @@ def _uses(loss: PerSample, name: str, params: Tree, batch: Samples) -> bool:
     traced = jax.make_jaxpr(lambda array: loss(params, {**rest, name: array}))(
         precision.samples({name: batch[name]}, np.float32)[name]
     )
-    (given,), outputs = traced.jaxpr.invars, traced.jaxpr.outvars
-    return any(given is used for equation in traced.jaxpr.eqns for used in equation.invars) or given in outputs
+    (argument,), outputs = traced.jaxpr.invars, traced.jaxpr.outvars
+    return any(argument is used for equation in traced.jaxpr.eqns for used in equation.invars) or argument in outputs
 
 
 def _times_weight(losses: jax.Array, batch: Any) -> jax.Array:

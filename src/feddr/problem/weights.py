@@ -28,10 +28,10 @@ def client_weights(weights: str | ArrayLike, data: FederatedData) -> NDArray[np.
             raise ValueError(f'weights must be "uniform", "samples" or one number a client, got {weights!r}.')
         sizes = data.sizes.astype(np.float64)
         return np.full(n, 1.0 / n) if weights == "uniform" else sizes / sizes.sum()
-    given = np.asarray(precision.real("weights", weights), np.float64)
-    if given.shape != (n,) or not np.all(np.isfinite(given)) or np.any(given <= 0):
-        raise ValueError(f"weights must be {n} positive numbers, one a client, got {given.tolist()}.")
-    return scaled(given)
+    numbers = np.asarray(precision.real("weights", weights), np.float64)
+    if numbers.shape != (n,) or not np.all(np.isfinite(numbers)) or np.any(numbers <= 0):
+        raise ValueError(f"weights must be {n} positive numbers, one a client, got {numbers.tolist()}.")
+    return scaled(numbers)
 
 
 def scaled(weights: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -48,16 +48,16 @@ def scaled(weights: NDArray[np.float64]) -> NDArray[np.float64]:
     [0.25, 0.75]
     """
     with np.errstate(over="ignore"):
-        found: NDArray[np.float64] = weights / weights.sum()
-    if not np.all(found):
-        found = weights / weights.max()
-        found /= found.sum()
-    if not np.all(found):
+        shares: NDArray[np.float64] = weights / weights.sum()
+    if not np.all(shares):
+        shares = weights / weights.max()
+        shares /= shares.sum()
+    if not np.all(shares):
         raise ValueError(
             f"weights must be numbers that can be added up, got {weights.min():g} beside {weights.max():g}; leave out "
             "clients that hardly count."
         )
-    return found
+    return shares
 
 
 def sample_weights(weights: NDArray[np.float64], data: FederatedData) -> NDArray[np.float64]:

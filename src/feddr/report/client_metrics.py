@@ -40,11 +40,11 @@ def _sorted(name: str, values: NDArray[np.float64], clients: NDArray[np.int64]) 
     order = np.argsort(values if end == "max" else -values, kind="stable")
     if len(order) > MOST_BARS:
         order = order[np.linspace(0, len(order) - 1, MOST_BARS).round().astype(np.int64)]
-    found = statistics(values, end) if len(values) else {}
+    summary = statistics(values, end) if len(values) else {}
     return {
         "better": end,
         "total": len(values),
         "values": [float(f"{value:.{DIGITS}g}") for value in values[order]],
         "clients": clients[order].tolist(),
-        **{word: float(f"{value:.{DIGITS}g}") for word, value in found.items()},
+        **{word: float(f"{value:.{DIGITS}g}") for word, value in summary.items()},
     }

@@ -24,7 +24,7 @@ T = TypeVar("T")
 class ClientRow(NamedTuple):
     """A line of clients.csv, with its place in it."""
 
-    place: int
+    number: int
     name: str
     train: int
     test: int
@@ -52,7 +52,7 @@ def federation(path: Path) -> dict[str, Any]:
         "samples": {"train": sum(sizes), "test": sum(row.test for row in rows)},
         "size": [min(sizes), median(sizes), max(sizes)],
         "skew": [min(skews), median(skews), max(skews)],
-        "places": [group[0].place for group in groups],
+        "places": [group[0].number for group in groups],
         "names": [group[0].name if len(group) == 1 else f"{len(group)} clients" for group in groups],
         "train": [_mean([row.train for row in group]) for group in groups],
         "test": [_mean([row.test for row in group]) for group in groups],

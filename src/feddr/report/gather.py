@@ -48,28 +48,28 @@ def gather(runs: Sequence[Path]) -> dict[str, Any]:
     ValueError
         Where a folder is not that of a run, or one of its files cannot be read.
     """
-    found = [_run(Path(run)) for run in runs]
-    methods = [method for run in found for method in run["methods"]]
+    described = [_run(Path(run)) for run in runs]
+    methods = [method for run in described for method in run["methods"]]
     for method, style in zip(methods, line_styles([method.pop("algorithm") for method in methods]), strict=True):
         method |= style._asdict()
-    names = [run["name"] for run in found]
-    for run in found:
+    names = [run["name"] for run in described]
+    for run in described:
         if names.count(run["name"]) > 1:
             run["name"] = run["path"]
     return {
-        "title": ", ".join(dict.fromkeys(run["name"] for run in found)),
+        "title": ", ".join(dict.fromkeys(run["name"] for run in described)),
         "version": feddr.__version__,
         "written": datetime.now().astimezone().isoformat(timespec="seconds"),
-        "runs": found,
+        "runs": described,
     }
 
 
 def sources(runs: Iterable[Path]) -> tuple[tuple[str, int, int], ...]:
     """Return the files that a page is made from, with their sizes and times: other files, another page."""
     patterns = (CONFIG, "*.csv", "*.json", LOG, "*/*.csv", "*/*.json")  # the files of checkpoints lie deeper
-    found = {path for run in runs for pattern in patterns for path in Path(run).glob(pattern)}
+    paths = {path for run in runs for pattern in patterns for path in Path(run).glob(pattern)}
     stats = []
-    for path in sorted(found):
+    for path in sorted(paths):
         try:
             stat = path.stat()
         except FileNotFoundError:  # it was removed between the two steps
@@ -117,15 +117,15 @@ def _experiment(folder: Path, only: str | None = None) -> dict[str, Any]:
 
 
 def _method(folder: Path, label: str, entry: Mapping[str, Any], note: Any, unfinished: bool) -> dict[str, Any] | None:
-    live, place = folder / CHECKPOINTS / f"{label}.csv", folder / label
-    going_on = live.is_file() and not _newer(place / HISTORY, live)
-    history = live if going_on else place / HISTORY
+    live, method_folder = folder / CHECKPOINTS / f"{label}.csv", folder / label
+    going_on = live.is_file() and not _newer(method_folder / HISTORY, live)
+    history = live if going_on else method_folder / HISTORY
     if not history.is_file():
         return None
     note = note if isinstance(note, dict) else {}
     status = "unfinished" if going_on else str(note.get("status", "interrupted" if unfinished else "ended"))
     return {
-        **_common(place, history, label),
+        **_common(method_folder, history, label),
         "status": status,
         "reason": str(note.get("reason", "")),
         "algorithm": str(entry.get("name", label)),
@@ -155,19 +155,19 @@ def _single(folder: Path) -> dict[str, Any]:
     }
 
 
-def _common(place: Path, history: Path, label: str) -> dict[str, Any]:
+def _common(folder: Path, history: Path, label: str) -> dict[str, Any]:
     with reading.reading(history):
         rows = read_rows(history)
-    settings = reading.table(place / SETTINGS) or _started(place / LOG)
+    settings = reading.table(folder / SETTINGS) or _started(folder / LOG)
     return {
         "label": label,
         "rows": len(rows),
         "columns": _columns(rows),
         "metrics": _asked(rows),
         "settings": settings,
-        "certificate": reading.table(place / CERTIFICATE) or None,
-        "participation": taking_part(place, settings.get("clients")),
-        "client_metrics": client_metrics(place),
+        "certificate": reading.table(folder / CERTIFICATE) or None,
+        "participation": taking_part(folder, settings.get("clients")),
+        "client_metrics": client_metrics(folder),
     }
 
 

@@ -62,20 +62,20 @@ def program(settings: Mapping[str, Any]) -> str:
             seed=0,
         )
     """
-    given = ["problem"]
+    parameters = ["problem"]
 
     def words(name: str, text: Any) -> str:
         try:
             return _qualified(str(text), HOMES.get(name, {}))
         except (SyntaxError, ValueError, _UnknownError, RecursionError):
-            given.append(name)
+            parameters.append(name)
             return name
 
     def metric(name: str) -> str:
         try:
             named(name)
         except ValueError:
-            given.append(name)
+            parameters.append(name)
             return name
         return repr(name)
 
@@ -91,15 +91,15 @@ def program(settings: Mapping[str, Any]) -> str:
     lines += [f"metrics=[{', '.join(map(metric, names))}]"] if names else []
     function = ENGINES.get(str(settings.get("engine")), "simulate")
     body = "".join(f"\n        {line}," for line in lines)
-    return f"import feddr\n\n\ndef run_again({', '.join(given)}):\n    return feddr.{function}({body}\n    )"
+    return f"import feddr\n\n\ndef run_again({', '.join(parameters)}):\n    return feddr.{function}({body}\n    )"
 
 
 def _qualified(text: str, homes: Mapping[str, str]) -> str:
     """Return an expression with the modules of its classes before them."""
-    found = ast.parse(text, mode="eval")
-    if not all(isinstance(node, ALLOWED) for node in ast.walk(found)):
+    expression = ast.parse(text, mode="eval")
+    if not all(isinstance(node, ALLOWED) for node in ast.walk(expression)):
         raise _UnknownError(text)
-    return ast.unparse(_Qualify(homes).visit(found))
+    return ast.unparse(_Qualify(homes).visit(expression))
 
 
 class _Qualify(ast.NodeTransformer):

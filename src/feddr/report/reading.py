@@ -19,10 +19,10 @@ def table(path: Path) -> dict[str, Any]:
     if not path.is_file():
         return {}
     with reading(path):
-        found = untrusted.json(path)
-        if not isinstance(found, dict):
-            raise ValueError(f"a JSON object is needed, got {type(found).__name__}")
-        return found
+        content = untrusted.json(path)
+        if not isinstance(content, dict):
+            raise ValueError(f"a JSON object is needed, got {type(content).__name__}")
+        return content
 
 
 @contextlib.contextmanager

@@ -198,9 +198,9 @@ def _first(experiment: Experiment, folder: Path, data_dir: Path | None) -> tuple
         name = raw["data"]["name"]
         if name not in DATA:
             return file, raw
-        place = present(name, data_dir)
-        if place is not None:
-            return file, override(raw, [f"data.data_dir={toml.text(str(place))}"])
+        data_folder = present(name, data_dir)
+        if data_folder is not None:
+            return file, override(raw, [f"data.data_dir={toml.text(str(data_folder))}"])
     if experiment.optional:
         return None
     raise ConfigError(f"None of the data of {', '.join(experiment.files)} is there; give --data-dir.")
@@ -214,6 +214,6 @@ def present(name: str, data_dir: Path | None) -> Path | None:
     data_dir
         A folder with a folder for each data set; None for the one that ``feddr.datasets`` uses.
     """
-    place = folder(name, None) if data_dir is None else data_dir.expanduser() / name
-    complete = any(all(any(place.glob(pattern)) for pattern in patterns) for patterns in DATA[name])
-    return place.absolute() if complete else None
+    data_folder = folder(name, None) if data_dir is None else data_dir.expanduser() / name
+    complete = any(all(any(data_folder.glob(pattern)) for pattern in patterns) for patterns in DATA[name])
+    return data_folder.absolute() if complete else None

@@ -26,7 +26,7 @@ def save(folder: Path, figure: Figure, rows: Sequence[PanelRow], plan: Plan) -> 
     from feddr.plots import reproduce as plot
 
     folder.mkdir(parents=True, exist_ok=True)
-    runs = {row.title: plan.found(row) for row in rows}
+    runs = {row.title: plan.finished(row) for row in rows}
     _table(folder / "everything.csv", runs)
     shown = {row.title: _lines(row, runs[row.title]) for row in rows}
     text = _text(figure, rows, runs, shown)

@@ -60,7 +60,7 @@ class Plan:
             longest, total = max(longest, one), total + one
         return max(longest, total / max(1, workers))
 
-    def found(self, row: PanelRow) -> dict[tuple[str, int], Finished]:
+    def finished(self, row: PanelRow) -> dict[tuple[str, int], Finished]:
         """Return the runs of a row that are there."""
         runs = ((label, seed, self.runs.get(tables)) for seed, label, tables in row.runs())
         return {(label, seed): run for label, seed, run in runs if run is not None}

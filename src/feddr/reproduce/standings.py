@@ -83,7 +83,7 @@ def standings(figure: Figure, rows: Sequence[PanelRow], plan: Plan) -> list[Budg
     """Return the standings of a figure, from the seeds that all lines of a row have; none for rows without any."""
     rankings = []
     for row in rows if figure.budgets else ():
-        runs = plan.found(row)
+        runs = plan.finished(row)
         seeds = complete(row, runs)
         if not seeds:
             continue

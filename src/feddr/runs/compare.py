@@ -68,7 +68,7 @@ class Comparison:
 
     def means(self) -> dict[str, Row]:
         """Return the last row of each method, the mean over its seeds; counters are rounded."""
-        found = {}
+        rows = {}
         for label, values in _by_label(self.table).items():
             if any(self._diverged(label, seed) for seed in self.histories[label]):
                 continue
@@ -76,8 +76,8 @@ class Comparison:
             columns: dict[str, Any] = {
                 name: round(value) if name in COUNTERS else value for name, value in values.items() if name in own
             }
-            found[label] = Row(**columns, metrics={k: v for k, v in values.items() if k not in own})
-        return found
+            rows[label] = Row(**columns, metrics={k: v for k, v in values.items() if k not in own})
+        return rows
 
     def figure(self, title: str = "", metrics: Sequence[str] = ()) -> "Figure":
         """Return metrics against rounds, a line for each method with a band over its seeds; see ``plots.bands``."""

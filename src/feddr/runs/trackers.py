@@ -114,8 +114,10 @@ class MLflow:
         try:
             self._client = client = MlflowClient(self.uri)
             experiment = client.get_experiment_by_name(self.experiment)
-            place = client.create_experiment(self.experiment) if experiment is None else experiment.experiment_id
-            self._run = client.create_run(place, run_name=self.name).info.run_id
+            experiment_id = (
+                client.create_experiment(self.experiment) if experiment is None else experiment.experiment_id
+            )
+            self._run = client.create_run(experiment_id, run_name=self.name).info.run_id
             for key, value in self.settings.items():
                 client.log_param(self._run, key, str(value)[:LONGEST])
         except MlflowException as error:

@@ -64,7 +64,7 @@ def replacing(path: Path, shared: bool = False) -> Iterator[Path]:
 @contextlib.contextmanager
 def making(folder: Path) -> Iterator[None]:
     """Make a folder and its parents; if the body fails, the new ones are removed."""
-    made = [place for place in (folder, *folder.parents) if not place.exists()]
+    made = [path for path in (folder, *folder.parents) if not path.exists()]
     try:
         folder.mkdir(parents=True, exist_ok=True)
         yield
@@ -72,9 +72,9 @@ def making(folder: Path) -> Iterator[None]:
         with contextlib.suppress(OSError):  # the error that is under way says more
             if folder in made and folder.is_dir():
                 shutil.rmtree(folder)
-            for place in made:
-                if place.is_dir():
-                    place.rmdir()
+            for path in made:
+                if path.is_dir():
+                    path.rmdir()
         raise
 
 

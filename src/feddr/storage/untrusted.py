@@ -27,8 +27,8 @@ def json(path: Path, most: int = limits.RECORD) -> Any:
 
 def check_links(*places: Path) -> None:
     """Refuse symbolic links, so that nothing outside of the folder is overwritten."""
-    for place in places:
-        inside = [Path(here, name) for here, folders, files in os.walk(place) for name in (*folders, *files)]
-        for path in (place, *inside):
+    for folder in places:
+        inside = [Path(here, name) for here, folders, files in os.walk(folder) for name in (*folders, *files)]
+        for path in (folder, *inside):
             if path.is_symlink():
                 raise ValueError(f"{path} is a link, and results are not written through links; remove it.")

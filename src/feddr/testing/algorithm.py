@@ -166,12 +166,12 @@ def _rules(algorithm: Algorithm, problem: Problem) -> None:
             uploads.append(tree.scale(float(v[i]), tree.cast(upload, np.float64)))
             if isinstance(rules, Deployable):
                 now = call("absolute_upload", rules, clients[i], solution.x)
-                found = call("increment", rules, now, counted[i], message)
+                increment = call("increment", rules, now, counted[i], message)
                 at_most(
                     algorithm,
                     "absolute uploads",
                     "||increment(absolute values) - upload||",
-                    tree.norm(tree.sub(found, upload)),
+                    tree.norm(tree.sub(increment, upload)),
                     TOLERANCE * (1 + tree.norm(upload)),
                 )
                 counted[i] = now

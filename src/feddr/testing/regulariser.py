@@ -97,10 +97,10 @@ def _compiled(g: Regulariser, x: Tree) -> tuple[Callable[[Tree, float], Tree], C
         return tree.map(np.asarray, compiled_prox(x, eta))
 
     def value(x: Tree) -> float:
-        found = np.asarray(compiled_value(x))
-        if found.shape:
-            raise broken(g, "finite value", f"value returns shape {found.shape}, a scalar has ().")
-        return float(found)
+        computed = np.asarray(compiled_value(x))
+        if computed.shape:
+            raise broken(g, "finite value", f"value returns shape {computed.shape}, a scalar has ().")
+        return float(computed)
 
     plain = tree.map(np.asarray, g.prox(x, 1.0))
     _structure(g, x, plain)

@@ -97,13 +97,13 @@ def choose(
     else:
         theorem = _absolute(L, p_hat, gamma4 or 0.0, gap, M)
     c = theorem.constants(*theorem.complete(alpha, eta))
-    given = {"alpha": alpha, "eta": eta, "gamma4": gamma4}
-    free = [name for name in ("alpha", "eta") if given[name] is None]
+    fixed = {"alpha": alpha, "eta": eta, "gamma4": gamma4}
+    free = [name for name in ("alpha", "eta") if fixed[name] is None]
     largest_alpha, largest_eta = limits(c)
     bound = total(c, gap, M)
     reasons = (
         "Given: "
-        + ", ".join(f"{name} = {value:.4g}" for name, value in given.items() if value is not None)
+        + ", ".join(f"{name} = {value:.4g}" for name, value in fixed.items() if value is not None)
         + (f"; {' and '.join(free)} chosen for the least bound." if free else "."),
         f"alpha must stay below {largest_alpha:.4g}, and eta below {largest_eta:.4g} for alpha = {c.alpha:.4g}; "
         f"the descent is {c.descent:.4g} > 0.",

@@ -45,16 +45,16 @@ class ClientCurvature:
 
     def strongly_convex(self, client: int, eta: float, solver: str) -> Curvature | Estimate:
         """Return the bounds of a client whose subproblem they make strongly convex, and refuse any other."""
-        found = self.bounds(client)
-        if math.isnan(found.lower):
+        curvature = self.bounds(client)
+        if math.isnan(curvature.lower):
             raise not_finite(client)
-        if not 1.0 / eta + min(found.lower, 0.0) > 0:
-            remedy = f"take eta below {-1.0 / found.lower:.3g}" if found.lower < 0 else "add a proximal term"
+        if not 1.0 / eta + min(curvature.lower, 0.0) > 0:
+            remedy = f"take eta below {-1.0 / curvature.lower:.3g}" if curvature.lower < 0 else "add a proximal term"
             raise ValueError(
                 f"{solver} certifies strongly convex subproblems only: f_{client} has Hessian eigenvalues from "
-                f"{found.lower:.3g} to {found.upper:.3g}, got eta={eta:.3g}; {remedy}, or use SGD."
+                f"{curvature.lower:.3g} to {curvature.upper:.3g}, got eta={eta:.3g}; {remedy}, or use SGD."
             )
-        return found
+        return curvature
 
     def at(self, client: int, x: Tree) -> Curvature:
         """Return the least and the largest eigenvalue of the Hessian of f_i at x."""

@@ -50,13 +50,13 @@ def work(local: "LocalSolver", sizes: NDArray[np.int64]) -> NDArray[np.float64]:
     """
     length: Any = getattr(local, "work", None)
     distinct, which = np.unique(sizes, return_inverse=True)
-    found = [None if length is None else length(int(size)) for size in distinct]
-    if any(one is None or not 0 < one < float("inf") for one in found):
+    lengths = [None if length is None else length(int(size)) for size in distinct]
+    if any(one is None or not 0 < one < float("inf") for one in lengths):
         raise ValueError(
             f'"auto" needs to know the length of the local work, which {local} does not say; '
             "give eta a number, or the solver a method work(size)."
         )
-    return np.array(found, np.float64)[which]
+    return np.array(lengths, np.float64)[which]
 
 
 def etas(work: NDArray[np.float64], participation: float = 1.0) -> NDArray[np.float64]:
@@ -118,11 +118,11 @@ def choose(algorithm: Any, work: NDArray[np.float64] | None, federation: StepSiz
         words.append(f"alpha = {chosen['alpha']:.4g}")
     if algorithm.eta == "auto":
         assert work is not None
-        found, mean = etas(work, p), float(np.mean(work))
-        bearable = largest(federation.g, federation.x0, 1.0 / float(np.sum(federation.weights / found)))
-        found = found * bearable
-        low, high = float(found.min()), float(found.max())
-        chosen["eta"] = low if low == high else found.tolist()
+        sizes, mean = etas(work, p), float(np.mean(work))
+        bearable = largest(federation.g, federation.x0, 1.0 / float(np.sum(federation.weights / sizes)))
+        sizes = sizes * bearable
+        low, high = float(sizes.min()), float(sizes.max())
+        chosen["eta"] = low if low == high else sizes.tolist()
         factor = f"{C * math.sqrt(p) * bearable:.3g}"
         length = f"the mean length T = {mean:.4g} of the local work, lr x steps"
         if low == high:

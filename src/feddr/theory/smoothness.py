@@ -123,8 +123,8 @@ def smoothness(
     if radius:
         around = (x0, *places)
         places += [tree.map(lambda a: a + radius * rng.normal(size=a.shape), x) for x in around for _ in range(draws)]
-    found = np.array([[at_start[i], *(clients.at(i, x) for x in places)] for i in range(n)])
-    return Smoothness(found[:, :, 0].min(axis=1), found[:, :, 1].max(axis=1), exact=False)
+    extremes = np.array([[at_start[i], *(clients.at(i, x) for x in places)] for i in range(n)])
+    return Smoothness(extremes[:, :, 0].min(axis=1), extremes[:, :, 1].max(axis=1), exact=False)
 
 
 DESCENT = 30

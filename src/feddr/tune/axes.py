@@ -87,29 +87,29 @@ class Range:
 Axis = Choice | Range
 
 
-def axis(key: str, given: Any, random: bool) -> Axis:
+def axis(key: str, values: Any, random: bool) -> Axis:
     """Return the axis of a key, from a list of values or from text.
 
     Parameters
     ----------
-    given
+    values
         A list, text such as ``1,10,100``, or a range: ``log:1:1000`` (also ``lin`` and ``int``) to draw from, and
         ``log:1:1000:4`` for four values of a grid.
     random
         Whether the search is random.
     """
-    if isinstance(given, str):
-        match = re.fullmatch(rf"({'|'.join(SCALES)}):(.*)", given.strip())
+    if isinstance(values, str):
+        match = re.fullmatch(rf"({'|'.join(SCALES)}):(.*)", values.strip())
         if match is not None:
             return _range(key, match[1], match[2].split(":"), random)
-        given = _values(given)
-    if not isinstance(given, list):
-        given = [given]
-    if not given:
+        values = _values(values)
+    if not isinstance(values, list):
+        values = [values]
+    if not values:
         raise ConfigError(f"{key} needs at least one value to try, got none.")
-    if any(value in given[:i] for i, value in enumerate(given)):
-        raise ConfigError(f"{key} needs values that differ, got {toml.text(given)}.")
-    return Choice(tuple(given))
+    if any(value in values[:i] for i, value in enumerate(values)):
+        raise ConfigError(f"{key} needs values that differ, got {toml.text(values)}.")
+    return Choice(tuple(values))
 
 
 def _range(key: str, scale: str, parts: Sequence[str], random: bool) -> Axis:

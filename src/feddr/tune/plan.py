@@ -106,10 +106,10 @@ def alone(raw: Mapping[str, Any], label: str, settings: Mapping[str, Any]) -> di
 def measuring(tables: Mapping[str, Any], metric: str) -> dict[str, Any]:
     """Return the tables of an experiment that measures what a search is for."""
     name, per_client = needed(metric)
-    found = {**tables, **({"per_client": True} if per_client else {})}
+    measured = {**tables, **({"per_client": True} if per_client else {})}
     if name is not None:
-        found["metrics"] = list(dict.fromkeys([*tables.get("metrics", ()), name]))
-    return found
+        measured["metrics"] = list(dict.fromkeys([*tables.get("metrics", ()), name]))
+    return measured
 
 
 def together(raw: Mapping[str, Any], best: Mapping[str, Mapping[str, Any]]) -> dict[str, Any] | None:
@@ -134,14 +134,14 @@ def together(raw: Mapping[str, Any], best: Mapping[str, Mapping[str, Any]]) -> d
     return {**shared[0], "algorithm": algorithms}
 
 
-def plan(raw: Mapping[str, Any], **given: Any) -> Search:
+def plan(raw: Mapping[str, Any], **overrides: Any) -> Search:
     """Return the search that a config and its table ``[tune]`` ask for.
 
     Parameters
     ----------
     raw
         The tables of the experiment.
-    given
+    overrides
         What replaces settings of ``[tune]``: any of ``OPTIONS``, None for those that do not. A grid, a random search
         or a space replaces all three.
 
@@ -158,7 +158,7 @@ def plan(raw: Mapping[str, Any], **given: Any) -> Search:
     4
     """
     tables = dict(raw)
-    asked, more = _check(tables.pop("tune", {})), _check(_given(given))
+    asked, more = _check(tables.pop("tune", {})), _check(_given(overrides))
     if any(name in more for name in SPACE):
         asked = {name: value for name, value in asked.items() if name not in SPACE}
     asked |= more
@@ -186,8 +186,8 @@ def plan(raw: Mapping[str, Any], **given: Any) -> Search:
     return search
 
 
-def _given(given: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in given.items() if value is not None and value != {}}
+def _given(overrides: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in overrides.items() if value is not None and value != {}}
 
 
 def _check(asked: Any) -> dict[str, Any]:

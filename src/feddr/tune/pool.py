@@ -59,14 +59,14 @@ class Processes:
     def __call__(self, jobs: Iterator[RunSpec]) -> Iterator[RunRecord]:
         """Return the records as they come."""
         done: queue.SimpleQueue[tuple[_Worker, RunRecord]] = queue.SimpleQueue()
-        crew: list[_Worker] = []
+        started: list[_Worker] = []
         try:
             for job in jobs:
-                crew.append(_Worker(self.command, done))
-                crew[-1].todo.put(job)
-                if len(crew) == self.workers:
+                started.append(_Worker(self.command, done))
+                started[-1].todo.put(job)
+                if len(started) == self.workers:
                     break
-            busy = len(crew)
+            busy = len(started)
             while busy:
                 worker, ended = done.get()
                 following = next(jobs, None)
@@ -74,7 +74,7 @@ class Processes:
                 busy -= following is None
                 yield ended
         finally:
-            for worker in crew:
+            for worker in started:
                 worker.end()
 
 

@@ -79,7 +79,7 @@ def rank(search: Search, records: Mapping[tuple[str, int, int], RunRecord]) -> d
             (one for one in standings if one.mean is not None),
             key=lambda one: (sign * (one.mean or 0.0), one.number),
         )
-        numbered = [replace(one, rank=place) for place, one in enumerate(ranked, start=1)]
+        numbered = [replace(one, rank=position) for position, one in enumerate(ranked, start=1)]
         ranking[label] = numbered + [one for one in standings if one.mean is None]
     return ranking
 

@@ -74,12 +74,12 @@ class Space:
         return {"search": "random" if self.random else "grid", "axes": axes}
 
 
-def resolve(raw: Mapping[str, Any], given: Mapping[str, Axis], random: bool) -> Space:
+def resolve(raw: Mapping[str, Any], searched: Mapping[str, Axis], random: bool) -> Space:
     """Find the algorithms that each key is for, as ``--set`` does: the later of two keys for one setting counts."""
     tables = entries(raw)
     names = labels(tables)
     axes: dict[str, dict[str, Axis]] = {name: {} for name in names}
-    for key, axis in given.items():
+    for key, axis in searched.items():
         path, _ = toml.assignment(f"{key}=0")
         if not path:
             raise ConfigError(f"A key to search over is written as for --set, such as algorithm.eta, got {key}.")

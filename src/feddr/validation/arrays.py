@@ -15,29 +15,29 @@ WHOLE = np.iinfo(np.int32)
 
 def samples(what: str, values: ArrayLike) -> NDArray[Any]:
     """Return samples as an array of real numbers, or of whole numbers of 32 bits, if nothing is lost by that."""
-    found = numbers(what, values)
-    if found.dtype == np.uint8 and found.ndim > 1:
+    array = numbers(what, values)
+    if array.dtype == np.uint8 and array.ndim > 1:
         raise ValueError(
-            f"{what} must not be bytes, which may be pixels or counts, got uint8 of shape {found.shape}; use x / 255 "
+            f"{what} must not be bytes, which may be pixels or counts, got uint8 of shape {array.shape}; use x / 255 "
             "for pixels and astype(int) for counts and tokens."
         )
-    if np.can_cast(found.dtype, np.int32) or found.dtype.kind == "f":
-        return found
-    for extreme in (found.min(initial=0), found.max(initial=0)):
+    if np.can_cast(array.dtype, np.int32) or array.dtype.kind == "f":
+        return array
+    for extreme in (array.min(initial=0), array.max(initial=0)):
         if not WHOLE.min <= extreme <= WHOLE.max:
             raise ValueError(
-                f"{what} must be whole numbers of 32 bits or real numbers, got {found.dtype} with {extreme}; "
+                f"{what} must be whole numbers of 32 bits or real numbers, got {array.dtype} with {extreme}; "
                 "use astype(float), or number the categories from 0."
             )
-    return found
+    return array
 
 
 def pixels(what: str, values: ArrayLike) -> NDArray[np.float32]:
     """Return images as float32, bytes as numbers from 0 to 1."""
-    found = np.asarray(values)
-    if found.dtype == np.uint8:
-        return np.divide(found, np.float32(255), dtype=np.float32)
-    return samples(what, found).astype(np.float32, copy=False)
+    images = np.asarray(values)
+    if images.dtype == np.uint8:
+        return np.divide(images, np.float32(255), dtype=np.float32)
+    return samples(what, images).astype(np.float32, copy=False)
 
 
 def numbers(what: str, values: ArrayLike) -> NDArray[Any]:
@@ -48,22 +48,22 @@ def numbers(what: str, values: ArrayLike) -> NDArray[Any]:
             f"{np.size(values)}; fill them in, or leave out what has none."
         )
     try:
-        found = np.asarray(values)
+        array = np.asarray(values)
     except ValueError:  # what NumPy says of it names no array
         raise ValueError(f"{what} must have rows of one length, got rows of several; pad or cut them.") from None
-    if found.dtype == object:
-        found = _unboxed(what, found)
-    if found.dtype.kind in "biuf":
-        return found
+    if array.dtype == object:
+        array = _unboxed(what, array)
+    if array.dtype.kind in "biuf":
+        return array
     import jax.numpy as jnp
 
     for kind, held in ((jnp.floating, np.float32), (jnp.integer, np.int8)):  # bfloat16, int4 and the like
-        if found.dtype.kind != "m" and jnp.issubdtype(found.dtype, kind):  # NumPy's durations are whole numbers to it
-            return found.astype(held)
+        if array.dtype.kind != "m" and jnp.issubdtype(array.dtype, kind):  # NumPy's durations are whole numbers to it
+            return array.astype(held)
     remedy = "make numbers of it first"
-    if found.dtype.kind in "US":
+    if array.dtype.kind in "US":
         remedy += "; FederatedData.from_frame and from_arrays do so with labels and categories"
-    raise ValueError(f"{what} must be real or whole numbers, got {found.dtype}; {remedy}.")
+    raise ValueError(f"{what} must be real or whole numbers, got {array.dtype}; {remedy}.")
 
 
 def _unboxed(what: str, objects: NDArray[Any]) -> NDArray[Any]:
@@ -75,11 +75,11 @@ def _unboxed(what: str, objects: NDArray[Any]) -> NDArray[Any]:
             f"{what} must be real or whole numbers, got objects of type {', '.join(wrong)}; fill in what is missing, "
             "and make numbers of the rest with astype(float); FederatedData.from_frame does so with a table."
         )
-    found = np.array(objects.tolist()).reshape(objects.shape)
-    if found.dtype == object or not np.all((found == objects) | (found != found)):
+    unboxed = np.array(objects.tolist()).reshape(objects.shape)
+    if unboxed.dtype == object or not np.all((unboxed == objects) | (unboxed != unboxed)):
         names = ", ".join(sorted(kind.__name__ for kind in kinds))
         raise ValueError(
             f"{what} must be numbers that fit into 64 bits, got objects of type {names} that would be rounded; "
             "use astype(float) if they may be."
         )
-    return found
+    return unboxed

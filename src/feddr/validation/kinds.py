@@ -12,7 +12,7 @@ _WAYS = {
 """From a library to what is made of its models here."""
 
 
-def instance(what: str, given: Any, kind: type | None = None, remedy: str = "") -> None:
+def instance(what: str, value: Any, kind: type | None = None, remedy: str = "") -> None:
     """Refuse a class where something made of it is wanted, and what is not of a kind.
 
     Examples
@@ -21,13 +21,13 @@ def instance(what: str, given: Any, kind: type | None = None, remedy: str = "") 
     Traceback (most recent call last):
     ValueError: g must be an instance, got the class dict; write dict(...).
     """
-    if isinstance(given, type):
-        raise ValueError(f"{what} must be an instance, got the class {given.__name__}; write {given.__name__}(...).")
-    if kind is not None and not isinstance(given, kind):
-        raise ValueError(f"{what} must be a {kind.__name__}, got a {type(given).__name__}; {remedy}.")
+    if isinstance(value, type):
+        raise ValueError(f"{what} must be an instance, got the class {value.__name__}; write {value.__name__}(...).")
+    if kind is not None and not isinstance(value, kind):
+        raise ValueError(f"{what} must be a {kind.__name__}, got a {type(value).__name__}; {remedy}.")
 
 
-def model(given: Any, kind: type) -> None:
+def model(value: Any, kind: type) -> None:
     """Refuse what is not a model of feddr, with the way from there to one.
 
     Examples
@@ -36,14 +36,14 @@ def model(given: Any, kind: type) -> None:
     Traceback (most recent call last):
     ValueError: model must be a feddr.models.Model, got a list; give Model(init, apply, num_outputs).
     """
-    if isinstance(given, kind):
+    if isinstance(value, kind):
         return
-    made = given if isinstance(given, type) else type(given)
-    homes = [getattr(given, "__module__", ""), *(one.__module__ for one in made.__mro__)]
+    made = value if isinstance(value, type) else type(value)
+    homes = [getattr(value, "__module__", ""), *(one.__module__ for one in made.__mro__)]
     ways = [_WAYS[top] for top in (str(home).split(".")[0] for home in homes) if top in _WAYS]
-    what = f"{'the class' if isinstance(given, type) else 'a'} {made.__name__}"
-    if callable(given) and made.__name__ == "function":
-        what = f"the function {given.__name__}"
+    what = f"{'the class' if isinstance(value, type) else 'a'} {made.__name__}"
+    if callable(value) and made.__name__ == "function":
+        what = f"the function {value.__name__}"
     way = ways[0] if ways else "give Model(init, apply, num_outputs)"
     raise ValueError(f"model must be a feddr.models.Model, got {what}; {way}.")
 

@@ -20,12 +20,12 @@ def enable() -> None:
     import jax
 
     config: Any = jax.config
-    place = folder()
-    if place is None or config.jax_compilation_cache_dir:
+    cache = folder()
+    if cache is None or config.jax_compilation_cache_dir:
         return
     try:
-        place.mkdir(parents=True, exist_ok=True)
+        cache.mkdir(parents=True, exist_ok=True)
     except OSError:
         return  # a run without the cache is slower to start, and nothing else
-    config.update("jax_compilation_cache_dir", str(place))
+    config.update("jax_compilation_cache_dir", str(cache))
     config.update("jax_persistent_cache_min_compile_time_secs", 0.1)

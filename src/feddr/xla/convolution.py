@@ -57,22 +57,22 @@ def convolution(x: jax.Array, weight: jax.Array, settings: dict[str, Any]) -> ja
     counts = weight.shape[:-2]
     steps = list(zip(settings["window_strides"], settings["rhs_dilation"], counts, strict=True))
     if groups > 1 and weight.shape[-2] == 1:
-        found = _by_tap(x, weight, steps)
+        product = _by_tap(x, weight, steps)
     else:
         *rows, channels = x.shape
         columns = _columns(x.reshape(*rows, groups, channels // groups), steps)
         *rows, _, width = columns.shape
         if groups == 1:
-            found = dense(columns.reshape(-1, width), weight.reshape(width, -1))
+            product = dense(columns.reshape(-1, width), weight.reshape(width, -1))
         else:
             kernels = weight.reshape(width, groups, -1)
-            found = jnp.einsum("rgk,kgo->rgo", columns.reshape(-1, groups, width), kernels)
-        found = found.reshape(*rows, weight.shape[-1])
+            product = jnp.einsum("rgk,kgo->rgo", columns.reshape(-1, groups, width), kernels)
+        product = product.reshape(*rows, weight.shape[-1])
     out_batch, out_feature, *out_space = numbers.out_spec
-    order = [0] * found.ndim
-    for axis, place in enumerate((out_batch, *out_space, out_feature)):
-        order[place] = axis
-    return jnp.transpose(found, order)
+    order = [0] * product.ndim
+    for axis, target in enumerate((out_batch, *out_space, out_feature)):
+        order[target] = axis
+    return jnp.transpose(product, order)
 
 
 def _columns(x: jax.Array, steps: Sequence[tuple[int, int, int]]) -> jax.Array:
@@ -109,12 +109,12 @@ def _shifted(x: jax.Array, axis: int, stride: int, dilation: int, taps: int) -> 
 def _out_shape(x: Any, weight: Any, settings: dict[str, Any]) -> list[int]:
     """Return the number of places of the window in each dimension of space."""
     numbers = settings["dimension_numbers"]
-    found = []
+    sizes = []
     for i, (at, tap) in enumerate(zip(numbers.lhs_spec[2:], numbers.rhs_spec[2:], strict=True)):
         size = settings["lhs_dilation"][i] * (x.shape[at] - 1) + 1 + sum(settings["padding"][i])
         reach = settings["rhs_dilation"][i] * (weight.shape[tap] - 1) + 1
-        found.append((size - reach) // settings["window_strides"][i] + 1 if size >= reach else 0)
-    return found
+        sizes.append((size - reach) // settings["window_strides"][i] + 1 if size >= reach else 0)
+    return sizes
 
 
 def is_apart(x: Any, settings: dict[str, Any]) -> bool:
@@ -153,10 +153,10 @@ def pooling(x: jax.Array, settings: dict[str, Any], largest: bool) -> jax.Array:
     for axis in range(len(window)):  # an axis of the windows is taken out, which is then the next one's place
         entries = [lax.index_in_dim(each, i, axis + 1, keepdims=False) for each in entries for i in range(window[axis])]
     choose: Callable[[jax.Array, jax.Array], jax.Array] = _first_largest if largest else jnp.add
-    found = entries[0]
+    pooled = entries[0]
     for entry in entries[1:]:
-        found = choose(found, entry)
-    return found
+        pooled = choose(pooled, entry)
+    return pooled
 
 
 def _first_largest(a: jax.Array, b: jax.Array) -> jax.Array:

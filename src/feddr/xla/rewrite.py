@@ -92,10 +92,10 @@ def _evaluate(jaxpr: Any, consts: Any, arguments: Any) -> list[Any]:
     for equation in jaxpr.eqns:
         operands = [read(atom) for atom in equation.invars]
         rule = RULES.get(equation.primitive.name)
-        found = None if rule is None else rule(equation, *operands)
-        if found is None:
-            found = _as_it_is(equation, operands)
-        several = found if isinstance(found, list | tuple) else [found]
+        outputs = None if rule is None else rule(equation, *operands)
+        if outputs is None:
+            outputs = _as_it_is(equation, operands)
+        several = outputs if isinstance(outputs, list | tuple) else [outputs]
         values.update(zip(equation.outvars, several, strict=True))
     return [read(atom) for atom in jaxpr.outvars]
 
@@ -151,8 +151,8 @@ def _scan(equation: Any, *operands: Any) -> list[Any] | None:
     consts, body = operands[:count], _function(settings["jaxpr"])
 
     def step(carry: list[Any], x: list[Any]) -> tuple[list[Any], list[Any]]:
-        found = body(*consts, *carry, *x)
-        return found[:carried], found[carried:]
+        outputs = body(*consts, *carry, *x)
+        return outputs[:carried], outputs[carried:]
 
     carry, rows = lax.scan(
         step,
@@ -171,19 +171,19 @@ def _while(equation: Any, *operands: Any) -> list[Any] | None:
         return None
     first, second = settings["cond_nconsts"], settings["cond_nconsts"] + settings["body_nconsts"]
     unfinished, body = _function(settings["cond_jaxpr"]), _function(settings["body_jaxpr"])
-    found: list[Any] = lax.while_loop(
+    outputs: list[Any] = lax.while_loop(
         lambda carry: unfinished(*operands[:first], *carry)[0],
         lambda carry: body(*operands[first:second], *carry),
         [*operands[second:]],
     )
-    return found
+    return outputs
 
 
 def _cond(equation: Any, index: Any, *operands: Any) -> list[Any] | None:
     if not any(map(_concerned, _in(equation))):
         return None
-    found: list[Any] = lax.switch(index.astype(jnp.int32), [*map(_function, equation.params["branches"])], *operands)
-    return found
+    outputs: list[Any] = lax.switch(index.astype(jnp.int32), [*map(_function, equation.params["branches"])], *operands)
+    return outputs
 
 
 def _convolution(equation: Any, x: jax.Array, weight: jax.Array) -> jax.Array | None:
@@ -210,8 +210,8 @@ def _product(equation: Any, a: jax.Array, b: jax.Array) -> jax.Array | None:
         return None
     rows, columns = jnp.moveaxis(a, over_a[0], -1), jnp.moveaxis(b, over_b[0], -1)
     a2, b2 = rows.reshape(-1, rows.shape[-1]), columns.reshape(-1, columns.shape[-1])
-    found = dense(a2, b2.T) if len(a2) <= len(b2) else dense(b2, a2.T).T
-    return found.reshape(out.aval.shape)
+    product = dense(a2, b2.T) if len(a2) <= len(b2) else dense(b2, a2.T).T
+    return product.reshape(out.aval.shape)
 
 
 def _lookup(equation: Any, table: jax.Array, rows: jax.Array) -> jax.Array | None:
@@ -231,8 +231,8 @@ def _lookup(equation: Any, table: jax.Array, rows: jax.Array) -> jax.Array | Non
 
     @jax.custom_vjp
     def lookup(table: jax.Array, rows: jax.Array) -> jax.Array:
-        found: jax.Array = equation.primitive.bind(table, rows, **settings)
-        return found
+        entries: jax.Array = equation.primitive.bind(table, rows, **settings)
+        return entries
 
     def forward(table: jax.Array, rows: jax.Array) -> tuple[jax.Array, jax.Array]:
         return lookup(table, rows), rows
@@ -245,8 +245,8 @@ def _lookup(equation: Any, table: jax.Array, rows: jax.Array) -> jax.Array | Non
         return own.T @ d.reshape(len(places), -1), np.zeros(rows.shape, jax.dtypes.float0)
 
     lookup.defvjp(forward, backward)
-    found: jax.Array = lookup(table, rows)
-    return found
+    entries: jax.Array = lookup(table, rows)
+    return entries
 
 
 NESTED: dict[str, Callable[..., Any]] = {

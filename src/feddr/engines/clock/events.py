@@ -102,15 +102,15 @@ class EventRecorder:
         """Keep the intervals of a job; those of a ``late`` one are lost."""
         if self.full:
             return
-        found = [Event(client, *piece, read) for piece in pieces(start, timing, until, late)]
-        if found:
-            self.events += [*found[:-1], found[-1]._replace(arrived=arrived)]
+        events = [Event(client, *piece, read) for piece in pieces(start, timing, until, late)]
+        if events:
+            self.events += [*events[:-1], events[-1]._replace(arrived=arrived)]
 
     def gap(self, client: int, start: float, end: float, online: Online | None) -> None:
         """Keep the time between two jobs."""
         if end > start and not self.full:
-            found = intervals("idle", start, math.inf, online, end)
-            self.events.extend(Event(client, *piece) for piece in found)
+            idle = intervals("idle", start, math.inf, online, end)
+            self.events.extend(Event(client, *piece) for piece in idle)
 
     def away(self, client: int, start: float, end: float) -> None:
         """Keep the time after a drop-out."""

@@ -51,11 +51,11 @@ class Clock:
                 raise ValueError(f"deadline must be above 0, got {self.deadline}; None to wait for everybody.")
 
     @classmethod
-    def of(cls, given: "Clock | None") -> "Clock | None":
+    def of(cls, clock: "Clock | None") -> "Clock | None":
         """Return the argument ``clock`` of an engine; ValueError where it is no Clock."""
-        if given is None or isinstance(given, cls):
-            return given
-        raise ValueError(f"clock must be a feddr.Clock, got {given!r}; such as Clock(delays.Fixed(1.0)).")
+        if clock is None or isinstance(clock, cls):
+            return clock
+        raise ValueError(f"clock must be a feddr.Clock, got {clock!r}; such as Clock(delays.Fixed(1.0)).")
 
     def check(self, algorithm: Algorithm, n: int) -> None:
         """Refuse delays that do not fit n clients, and a deadline that the algorithm cannot meet."""

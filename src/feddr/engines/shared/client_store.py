@@ -43,10 +43,10 @@ class ClientStore(MutableMapping[int, Any]):
         self._plain: list[bool] = []
 
     def __getitem__(self, client: int) -> Any:
-        place = self._places.get(client)
-        if place is None:
+        slot = self._places.get(client)
+        if slot is None:
             return self._memory[client]
-        row = self._row(place)
+        row = self._row(slot)
         pairs = zip(self._plain, row.dtype.names, strict=True)
         return jax.tree.unflatten(
             self._structure, [row[name].item() if plain else np.array(row[name]) for plain, name in pairs]
@@ -62,13 +62,13 @@ class ClientStore(MutableMapping[int, Any]):
         if structure != self._structure:
             raise ValueError(f"The states of all clients need one structure, client {client} has {structure}.")
         self._check(client, leaves)
-        place = self._places.get(client, len(self._places))
-        if place == len(self._segments) * self._per_segment:
+        slot = self._places.get(client, len(self._places))
+        if slot == len(self._segments) * self._per_segment:
             self._segments.append(self._new_segment())
-        row = self._row(place)
+        row = self._row(slot)
         for name, leaf in zip(row.dtype.names, leaves, strict=True):
             row[name] = leaf
-        self._places[client] = place  # last, so that another thread never sees a place without its state
+        self._places[client] = slot  # last, so that another thread never sees a place without its state
 
     def __delitem__(self, client: int) -> None:
         raise TypeError("A client's state is replaced, never removed.")
@@ -102,19 +102,19 @@ class ClientStore(MutableMapping[int, Any]):
     def _check(self, client: int, leaves: list[Any]) -> None:
         """Refuse a state whose shape or type differs from that of the first one."""
         for leaf, name in zip(map(np.asarray, leaves), self._record.names or (), strict=True):
-            place = self._record[name]
-            if leaf.shape != place.shape or not np.can_cast(leaf.dtype, place.base):
+            field = self._record[name]
+            if leaf.shape != field.shape or not np.can_cast(leaf.dtype, field.base):
                 raise ValueError(
                     f"The states of all clients need one structure, client {client} has {leaf.dtype} of shape "
-                    f"{leaf.shape} where {place.base} of shape {place.shape} is kept; begin with that type and shape."
+                    f"{leaf.shape} where {field.base} of shape {field.shape} is kept; begin with that type and shape."
                 )
 
     @property
     def _per_segment(self) -> int:
         return -(-SEGMENT // max(self.bytes_each, 1))
 
-    def _row(self, place: int) -> Any:
-        segment, row = divmod(place, self._per_segment)
+    def _row(self, slot: int) -> Any:
+        segment, row = divmod(slot, self._per_segment)
         return self._segments[segment][row]
 
     def _new_segment(self) -> NDArray[Any]:

@@ -152,8 +152,8 @@ class CompiledClients:
 
     def _stacked(self, tasks: Sequence[SubproblemTask], places: int) -> Arguments:
         """Return the arguments of several clients, each an entry of each array; places left over do no steps."""
-        start, size, steps = found = np.zeros((3, places), np.int32)
-        found[:, : len(tasks)] = np.array([self._place(task.client) for task in tasks]).T
+        start, size, steps = layout = np.zeros((3, places), np.int32)
+        layout[:, : len(tasks)] = np.array([self._place(task.client) for task in tasks]).T
         sub = _stack([self._needed(task.sub) for task in tasks], places)
         samples = _stack([self._own_samples(task.client) for task in tasks], places) if self.samples is None else None
         context = _stack([self._context(task) for task in tasks], places)

@@ -124,13 +124,13 @@ def _dirty(whose: str, rows: dict[str, int]) -> str:
 
 def _bad_row(samples: Samples) -> dict[str, int]:
     """Return the first row of each array that holds a number that is not finite."""
-    found = {}
+    rows = {}
     for name, array in samples.items():
         if np.issubdtype(array.dtype, np.inexact):
             bad: Any = ~np.isfinite(array).reshape(len(array), -1).all(axis=1)
             if bad.any():
-                found[name] = int(np.argmax(bad))
-    return found
+                rows[name] = int(np.argmax(bad))
+    return rows
 
 
 def _bad_client(problem: Problem, xbar: Tree) -> int | None:

@@ -100,7 +100,7 @@ class Evaluator:
 
     def shard_sums(self, x: Tree, part: Part, gradient: bool) -> Iterator[tuple[TreeNode, Vector]]:
         """Yield the sums over the samples of each shard of a part, and the gradient of f, in float64, in order."""
-        for shard, some in itertools.groupby(self._piece_sums(x, part, gradient), key=lambda found: found[0].shard):
+        for shard, some in itertools.groupby(self._piece_sums(x, part, gradient), key=lambda entry: entry[0].shard):
             yield TreeNode(0, shard), functools.reduce(np.add, (sums for _, sums in some))
 
     def _piece_sums(self, x: Tree, part: Part, gradient: bool) -> Iterator[tuple[RowRange, Vector]]:
@@ -111,7 +111,7 @@ class Evaluator:
         pieces = division(data, self.problem.data.panel, self.layout.clients)
         calls = [pieces[j : j + self._together] for j in range(0, len(pieces), self._together)]
         some = 1 if self.pool is None else CALLS * self.pool.threads
-        found: dict[RowRange, Vector] = {}
+        sums: dict[RowRange, Vector] = {}
 
         def go_through(call: list[RowRange]) -> None:
             places = np.zeros((2, self._together), np.int32)
@@ -119,7 +119,7 @@ class Evaluator:
             with precision.scope(self.dtype):
                 leaves = tree.leaves(self._passes(x, *loaded, *places, rows=rows, gradient=gradient))
                 flat = [np.asarray(leaf).reshape(self._together, -1) for leaf in leaves]
-            found.update(zip(call, np.concatenate(flat, axis=1, dtype=np.float64), strict=False))
+            sums.update(zip(call, np.concatenate(flat, axis=1, dtype=np.float64), strict=False))
 
         for first in range(0, len(calls), some):
             begun = calls[first : first + some]
@@ -127,7 +127,7 @@ class Evaluator:
                 go_through(*begun)
             else:
                 self.pool.each(go_through, begun)
-            yield from ((piece, found.pop(piece)) for call in begun for piece in call)
+            yield from ((piece, sums.pop(piece)) for call in begun for piece in call)
 
     def _part(self, part: Part) -> tuple[tuple[Tree, Any] | None, ClientSamples | None, int]:
         """Return the samples of a part on the device and in memory, and the rows in a step of a pass."""
@@ -160,18 +160,18 @@ class Evaluator:
         x = tree.cast(xbar, self.dtype)
         loaded, data, rows = self._part(part)
         n = 0 if data is None else data.num_samples
-        found: NDArray[Any] | None = None
+        per_sample: NDArray[Any] | None = None
         for piece in [] if data is None else division(data, self.problem.data.panel, self.layout.clients):
             for first in range(piece.start, piece.stop, rows):
                 with precision.scope(self.dtype):
                     assert loaded is not None
                     values = np.asarray(self._each(x, loaded[0], first, piece.stop, rows=rows, kind=kind))
-                if found is None:
+                if per_sample is None:
                     check_gathered(n, values)
-                    found = np.empty((n, *values.shape[1:]), values.dtype)
+                    per_sample = np.empty((n, *values.shape[1:]), values.dtype)
                 stop = min(first + rows, piece.stop)
-                found[first:stop] = values[: stop - first]
-        return np.zeros(0) if found is None else found
+                per_sample[first:stop] = values[: stop - first]
+        return np.zeros(0) if per_sample is None else per_sample
 
     def _over(self, x: Tree, part: Part, client: int) -> tuple[Sums, int]:
         """Return the sums over the samples of a client, given by its place on the panel, and their number."""

@@ -69,7 +69,7 @@ class MetricSet:
             return {}, None
         values: dict[tuple[Part, Kind], NDArray[Any]] = {}
         columns: Columns = {"client": self.problem.data.panel}
-        found: dict[str, float] = {}
+        overall: dict[str, float] = {}
         spread: dict[str, float] = {}
         for name, metric in self._each.items():
             part = cast(Part, name.partition("_")[0])
@@ -78,13 +78,13 @@ class MetricSet:
                 values[key] = self.evaluator.each(xbar, part, metric.of)
             samples = self._samples(part)
             if name in self._whole:
-                found[name] = metric(values[key], samples.samples)
+                overall[name] = metric(values[key], samples.samples)
             if self.per_client:
                 columns[name] = _by_client(metric, values[key], samples)
             if self.per_client and (name in self._whole or part == "test" or not self._tested):
                 end = better(name, self.metrics) or metric.better
                 spread |= {f"{word}_client_{name}": value for word, value in statistics(columns[name], end).items()}
-        return {name: found[name] for name in self._whole} | spread, columns if self.per_client else None
+        return {name: overall[name] for name in self._whole} | spread, columns if self.per_client else None
 
     def _samples(self, part: str) -> ClientSamples:
         samples = self.problem.data.part(part)

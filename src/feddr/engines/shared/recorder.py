@@ -69,6 +69,6 @@ class Recorder:
 
     def load_state_dict(self, arrays: encoding.Arrays) -> None:
         """Load what ``state_dict`` returned."""
-        found = encoding.rows(encoding.strip_prefix("history", arrays))
-        self.history.rows[:], self.history.clients = found.rows, found.clients
+        history = encoding.rows(encoding.strip_prefix("history", arrays))
+        self.history.rows[:], self.history.clients = history.rows, history.clients
         self.begin = time.perf_counter() - arrays["seconds"].item()

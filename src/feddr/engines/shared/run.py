@@ -80,14 +80,14 @@ class Run(ServerRun):
 
     def round(self, k: int, tasks: Sequence[ClientTask], upcoming: Callable[[], Iterable[int]] = tuple) -> set[int]:
         """Let clients compute side by side, and then the server; return the clients that were skipped."""
-        found = self.compute(k, tasks, [ROOT], upcoming)
-        for _, total in found.sums:
-            self.aggregate(summed(total, found.accepted[0][1].upload), k, last_good_round=k - 1)
-        for task, update in found.accepted:
+        outcome = self.compute(k, tasks, [ROOT], upcoming)
+        for _, total in outcome.sums:
+            self.aggregate(summed(total, outcome.accepted[0][1].upload), k, last_good_round=k - 1)
+        for task, update in outcome.accepted:
             self.commit(task.client, update, k)
-        for task, update in found.skipped:
+        for task, update in outcome.skipped:
             self.skip(task, update)
-        return {task.client for task, _ in found.skipped}
+        return {task.client for task, _ in outcome.skipped}
 
     def compute(
         self,

@@ -42,11 +42,13 @@ class RunState:
     skipped_in_a_row: int = 0
     met: dict[int, Estimate] = field(default_factory=dict)
 
-    def meet(self, client: int, found: Estimate | None) -> None:
+    def meet(self, client: int, curvature: Estimate | None) -> None:
         """Record the curvature that the solver of a client met in an update."""
-        if found is not None:
-            before = self.met.get(client, found)
-            self.met[client] = Estimate(min(before.lower, float(found.lower)), max(before.upper, float(found.upper)))
+        if curvature is not None:
+            before = self.met.get(client, curvature)
+            self.met[client] = Estimate(
+                min(before.lower, float(curvature.lower)), max(before.upper, float(curvature.upper))
+            )
 
     def state_dict(self) -> encoding.Arrays:
         """Return everything but the clients' states as named arrays, for a checkpoint."""
@@ -64,7 +66,7 @@ class RunState:
         self.server = encoding.unflatten("server", self.server, arrays)
         self.updates.update(encoding.mapping(encoding.strip_prefix("updates", arrays)))
         met = encoding.strip_prefix("met", arrays)  # not there in checkpoints of version 0.1
-        self.met.update({i: Estimate(*found) for i, found in (encoding.mapping(met) if met else {}).items()})
+        self.met.update({i: Estimate(*bounds) for i, bounds in (encoding.mapping(met) if met else {}).items()})
         counts = arrays["counts"].tolist()
         self.bytes_up, self.bytes_down, self.local_steps, self.skipped, self.skipped_in_a_row = counts
         self.prox_error = arrays["prox_error"].item()

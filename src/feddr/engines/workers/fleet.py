@@ -131,7 +131,7 @@ class Fleet:
     def ask(self, calls: Mapping[int, tuple[Any, ...]]) -> dict[int, Any]:
         """Call a method of some workers at the same time, each with its arguments; a worker that dies is replaced."""
         under_way = {self.members[j].actor.call.remote(*call): j for j, call in calls.items()}
-        found: dict[int, Any] = {}
+        answers: dict[int, Any] = {}
         tries = dict.fromkeys(calls, 0)
         while under_way:
             # With a timeout, so that Ctrl-C is noticed.
@@ -139,12 +139,12 @@ class Fleet:
             for reference in ready:
                 j = under_way.pop(reference)
                 try:
-                    found[j] = self._get(reference)
+                    answers[j] = self._get(reference)
                 except self._deaths as death:
                     tries[j] += 1
                     self._replace(j, tries[j], death)
                     under_way[self.members[j].actor.call.remote(*calls[j])] = j
-        return found
+        return answers
 
     def tell(self, j: int, *call: Any) -> Any:
         """Call a method of one worker, which is not replaced here."""
@@ -250,12 +250,12 @@ def actor_options(threads: int, resources: Mapping[str, float] | None) -> dict[s
     >>> actor_options(1, {"gpu": 0.25})
     {'num_cpus': 1, 'num_gpus': 0.25}
     """
-    found: dict[str, Any] = {"num_cpus": threads}
+    options: dict[str, Any] = {"num_cpus": threads}
     others = {}
     for name, amount in (resources or {}).items():
         amount = float(scalars.number(f"resources[{name!r}]", amount))
         if name in ("cpu", "gpu"):
-            found[f"num_{name}s"] = amount
+            options[f"num_{name}s"] = amount
         else:
             others[name] = amount
-    return found | ({"resources": others} if others else {})
+    return options | ({"resources": others} if others else {})

@@ -32,23 +32,23 @@ def part_of(problem: Any, start: int, stop: int) -> Any:
         own = FederatedData(_rows(data.train, first, last), test, validation=validation)
         rows = slice(int(data.train.offsets[first]), int(data.train.offsets[last]))
     else:
-        a, b = (int(place) for place in np.searchsorted(data.panel, [first, last]))
+        a, b = (int(position) for position in np.searchsorted(data.panel, [first, last]))
         offsets = data.train.offsets[a : b + 1]
         rows = slice(int(offsets[0]), int(offsets[-1]))
         train = ClientSamples({name: array[rows] for name, array in data.train.samples.items()}, offsets - offsets[0])
         own = FederatedData(train, None, OnDemand(data.on_demand.make, data.on_demand.sizes, data.panel[a:b]))
-    found = object.__new__(type(problem))
+    own_problem = object.__new__(type(problem))
     fields = {field.name: getattr(problem, field.name) for field in dataclasses.fields(problem)} | {"data": own}
     if isinstance(problem.curvature, LinearCurvature):
         fields["curvature"] = dataclasses.replace(problem.curvature, data=own)
     weights = {"client_weights": problem.client_weights, "sample_weights": problem.sample_weights[rows]}
     for name, value in (fields | weights).items():
-        object.__setattr__(found, name, value)
-    return found
+        object.__setattr__(own_problem, name, value)
+    return own_problem
 
 
 def _rows(part: ClientSamples, first: int, last: int) -> ClientSamples:
     """Return the samples of the clients from ``first`` up to ``last``; all others have none."""
-    start, stop = (int(place) for place in part.offsets[[first, last]])
+    start, stop = (int(offset) for offset in part.offsets[[first, last]])
     samples = {name: array[start:stop] for name, array in part.samples.items()}
     return ClientSamples(samples, np.clip(part.offsets, start, stop) - start)

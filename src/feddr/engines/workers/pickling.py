@@ -29,11 +29,11 @@ def parts(function: Any) -> tuple[Any, ...]:
     return (function.fun, function.nondiff_argnums, function.fwd, function.bwd, *remaining)
 
 
-def rebuilt(found: tuple[Any, ...]) -> Any:
+def rebuilt(sent: tuple[Any, ...]) -> Any:
     """Return the function of which ``parts`` were sent."""
-    if isinstance(found[0], str):
-        return getattr(importlib.import_module(found[0]), found[1])
-    fun, nondiff, forward, backward, zeros, remat = found
+    if isinstance(sent[0], str):
+        return getattr(importlib.import_module(sent[0]), sent[1])
+    fun, nondiff, forward, backward, zeros, remat = sent
     function = jax.custom_vjp(fun, nondiff_argnums=nondiff)
     function.defvjp(forward, backward, symbolic_zeros=zeros, optimize_remat=remat)
     return function

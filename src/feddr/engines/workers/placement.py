@@ -50,22 +50,22 @@ def improved(
         return max(float(load[a:b].sum()) / speed for (a, b), speed in zip(blocks, known, strict=False))
 
     known = [*speeds, *[float(np.mean(speeds))] * (workers - len(speeds))]
-    found = place(load, known)
-    return found if seconds(shards) >= GAIN * seconds(found) else None
+    better = assign_shards(load, known)
+    return better if seconds(shards) >= GAIN * seconds(better) else None
 
 
-def place(load: NDArray[np.float64], speeds: Sequence[float]) -> list[Range]:
+def assign_shards(load: NDArray[np.float64], speeds: Sequence[float]) -> list[Range]:
     """Return blocks of shards, one for each worker, in proportion to the speeds of these.
 
     There are no more blocks than shards with clients.
 
     Examples
     --------
-    >>> place(np.ones(64), [1.0, 1.0])
+    >>> assign_shards(np.ones(64), [1.0, 1.0])
     [(0, 32), (32, 64)]
-    >>> place(np.ones(64), [1.0, 1.0, 1.0])
+    >>> assign_shards(np.ones(64), [1.0, 1.0, 1.0])
     [(0, 20), (20, 44), (44, 64)]
-    >>> place(np.ones(64), [1.0, 3.0])
+    >>> assign_shards(np.ones(64), [1.0, 3.0])
     [(0, 16), (16, 64)]
     """
     workers = min(len(speeds), int(np.count_nonzero(load)))

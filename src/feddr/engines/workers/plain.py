@@ -83,21 +83,21 @@ class ShardEvaluator(PlainEvaluator):
     def shard_sums(self, x: Tree, part: Part, gradient: bool) -> Iterator[tuple[TreeNode, Vector]]:
         """Yield the sums over the samples of each shard: weighted loss, loss, right predictions, and the gradient."""
         problem: Any = self.problem
-        found: dict[int, Vector] = {}
+        totals: dict[int, Vector] = {}
         for (shard, start, stop), rows in self._pieces(part):
             loss = np.sum(self._of(x, rows, "loss"), dtype=np.float64)
             right = np.sum(self._of(x, rows, "correct"), dtype=np.float64) if self._right else 0.0
             value, slope = problem.weighted(x, rows, problem.sample_weights[start:stop]) if gradient else (0.0, ())
             flat = [np.asarray(leaf, np.float64).ravel() for leaf in tree.leaves(slope)]
             sums = np.concatenate([[value, loss, right], *flat])
-            found[shard] = found[shard] + sums if shard in found else sums
-        yield from ((TreeNode(0, shard), sums) for shard, sums in found.items())
+            totals[shard] = totals[shard] + sums if shard in totals else sums
+        yield from ((TreeNode(0, shard), sums) for shard, sums in totals.items())
 
     def each(self, xbar: Tree, part: Part, kind: Kind) -> NDArray[Any]:
         """Return the outputs, the loss or the right predictions of each sample, a piece of a shard at a time."""
         x = tree.cast(xbar, self.dtype)
-        found = [self._of(x, rows, kind) for _, rows in self._pieces(part)]
-        return np.concatenate(found) if found else np.zeros(0)
+        values = [self._of(x, rows, kind) for _, rows in self._pieces(part)]
+        return np.concatenate(values) if values else np.zeros(0)
 
     def _pieces(self, part: Part) -> Iterator[tuple[RowRange, Samples]]:
         """Yield the pieces of a part with their samples, in order."""

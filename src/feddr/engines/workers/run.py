@@ -226,9 +226,9 @@ class ClusterRun(ServerRun):
 
     def by_worker(self, clients: Iterable[int]) -> dict[int, list[int]]:
         """Return clients in order, by worker."""
-        found = np.sort(np.fromiter(clients, np.int64))
-        bounds = np.searchsorted(found, [self._clients_of(j)[0] for j in range(1, len(self.fleet.members))])
-        return {j: own.tolist() for j, own in enumerate(np.split(found, bounds)) if len(own)}
+        in_order = np.sort(np.fromiter(clients, np.int64))
+        bounds = np.searchsorted(in_order, [self._clients_of(j)[0] for j in range(1, len(self.fleet.members))])
+        return {j: own.tolist() for j, own in enumerate(np.split(in_order, bounds)) if len(own)}
 
 
 class ClusterEvaluator:
@@ -249,14 +249,14 @@ class ClusterEvaluator:
     def personal(self, models: Iterable[tuple[int, Tree]]) -> dict[str, float]:
         """Return the means over the clients' own models, which are where they are."""
         del models
-        found = self._ask("personal")
-        return personal_means(self.problem, itertools.chain.from_iterable(found))
+        sums = self._ask("personal")
+        return personal_means(self.problem, itertools.chain.from_iterable(sums))
 
     def each(self, xbar: Tree, part: Part, kind: Kind) -> NDArray[Any]:
         """Return the outputs, the loss or the right predictions at xbar of each sample of a part."""
-        found = self._ask("each", self._sent(tree.cast(xbar, self.dtype)), part, kind)
-        self.run.fleet.received += sum(values.nbytes for values in found)
-        return np.concatenate([values for values in found if len(values)] or [np.zeros(0)])
+        gathered = self._ask("each", self._sent(tree.cast(xbar, self.dtype)), part, kind)
+        self.run.fleet.received += sum(values.nbytes for values in gathered)
+        return np.concatenate([values for values in gathered if len(values)] or [np.zeros(0)])
 
     def _sums(self, x: Tree, part: Part, gradient: bool) -> list[Vector]:
         return self.run.total(self._ask("sums", self._sent(x), part, gradient))
@@ -267,8 +267,8 @@ class ClusterEvaluator:
 
     def _ask(self, method: str, *arguments: Any) -> list[Any]:
         fleet = self.run.fleet
-        found = fleet.ask(dict.fromkeys(range(len(fleet.members)), (method, self.run.through, *arguments)))
-        return [found[j] for j in sorted(found)]
+        answers = fleet.ask(dict.fromkeys(range(len(fleet.members)), (method, self.run.through, *arguments)))
+        return [answers[j] for j in sorted(answers)]
 
 
 def _bytes(a: Tree) -> int:

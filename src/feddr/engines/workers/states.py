@@ -55,10 +55,10 @@ class RemoteClients(MutableMapping[int, Any]):
                 yield from self._fetch(j, some).items()
 
     def _fetch(self, j: int, clients: list[int]) -> dict[int, Any]:
-        found: dict[int, Any] = {}
+        states: dict[int, Any] = {}
         segments = self.run.fleet.ask({j: ("states", self.run.through, clients)})[j]
-        encoding.fill(found, self.run.first_state, segments)
-        return found
+        encoding.fill(states, self.run.first_state, segments)
+        return states
 
 
 class States(ItemsView[int, Any]):

@@ -128,17 +128,17 @@ class Worker:
         self._commit(through)
         begin, tasks = time.perf_counter(), [ClientTask(k, i, message) for i in clients]
         try:
-            found = self.run.compute(k, tasks, self.nodes, lambda: upcoming)
+            outcome = self.run.compute(k, tasks, self.nodes, lambda: upcoming)
         except DivergedError as error:
             failed = (str(error), error.client, error.round, error.step, error.last_good_round)
             return Report([], [], 0, 0, np.nan, {}, None, failed, time.perf_counter() - begin)
-        solutions = [(task.client, update.solution) for task, update in found.accepted]
+        solutions = [(task.client, update.solution) for task, update in outcome.accepted]
         errors = [float(solution.error) for _, solution in solutions if not np.isnan(float(solution.error))]
         missed = next(((i, solution) for i, solution in solutions if inaccurate(solution)), None)
-        everybody = [*found.accepted, *found.skipped]
+        everybody = [*outcome.accepted, *outcome.skipped]
         report = Report(
-            sums=found.sums,
-            skipped=[task.client for task, _ in found.skipped],
+            sums=outcome.sums,
+            skipped=[task.client for task, _ in outcome.skipped],
             upload_bytes=self.run.upload_bytes(everybody[0][1]) if everybody else 0,
             steps=sum(int(update.solution.steps) for _, update in everybody),
             prox_error=max(errors, default=np.nan),
@@ -147,7 +147,7 @@ class Worker:
             failed=None,
             seconds=time.perf_counter() - begin,
         )
-        self.pending = (k, [(task.client, update.client) for task, update in found.accepted])
+        self.pending = (k, [(task.client, update.client) for task, update in outcome.accepted])
         return report
 
     def replay(self, past: Iterable[Past]) -> None:
