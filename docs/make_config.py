@@ -109,7 +109,10 @@ TABLES: Mapping[str, str] = {
     "local": "How clients solve their subproblems; for all methods, unless one has its own.",
     "schedule": "A learning rate that changes over the rounds: the value of `lr` of a local solver.",
     "stopping": "When an accurate local solver may stop: the value of `stopping` of `Accelerated`.",
-    "upload": "A compressed upload: the value of `upload` of an algorithm; see [Compressed uploads](COMPRESSION.md).",
+    "upload": (
+        "A compressed upload, or a rounded download: the value of `upload` or `download` of an algorithm; see "
+        "[Compressed uploads](COMPRESSION.md)."
+    ),
     "sampling": "Who takes part in a round; everybody by default. For all methods, unless one has its own.",
     "delays": 'How long clients take and when they are away, in virtual time (`engine = "clock"`).',
 }
@@ -135,6 +138,8 @@ VALUES: Mapping[str, Mapping[str, Any]] = {
     "Translated": {"g": {"name": "L2", "strength": 0.1}, "shift": 1.0},
     "FedOpt": {"optimiser": "adam", "lr": 0.01},
     "FedProx": {"mu": 0.1},
+    "Scaffnew": {"p": 0.1},
+    "Geometric": {"lr": 0.1, "p": 0.1},
     "Accelerated": {"stopping": {"name": "Relative", "theta_hat": 0.1}},
     "Optax": {"optimiser": "adamw", "lr": 0.001, "epochs": 5},
     "SGD": {"lr": {"name": "Cosine", "lr": 0.1, "rounds": 200, "end": 0.001}, "epochs": 5},
@@ -174,6 +179,7 @@ COMMON = {"strength": 0.01, "radius": 1.0, "eta": 1.0}
 WORDS: Mapping[str, str] = {
     "leave": "Names of parameters that are left alone, such as `bias`.",
     "upload": "How uploads are compressed, a table; see [upload](#upload).",
+    "download": "How what the server sends is rounded, a table of the same kinds; see [upload](#upload).",
     "optimiser": f"One of optax: {', '.join(components.OPTIMISERS)}.",
     "seed": "Of its own, in place of that of the experiment.",
     "num_features": "Width of a row of features.",
@@ -212,6 +218,8 @@ OWN_WORDS: Mapping[tuple[str, str], str] = {
     ): "A file: CSV in UTF-8, perhaps `.gz`, `.bz2` or `.xz`, whose first line names the columns; or Parquet.",
     ("csv", "client"): "The column that says whose a row is.",
     ("csv", "label"): "The column to predict, needed.",
+    ("Scaffnew", "p"): "The probability to talk after a step: that of `Geometric`, or 1 / K for K local steps.",
+    ("Geometric", "seed"): "Of the coin.",
 }
 """What keys of one component mean."""
 
@@ -235,7 +243,7 @@ SOURCES = {
 }
 """What docstrings refer to."""
 
-ALWAYS = ("leave", "upload", "optimiser", "seed")
+ALWAYS = ("leave", "upload", "download", "optimiser", "seed")
 """Those whose docstrings speak of Python."""
 
 

@@ -270,7 +270,7 @@ assert not {"jax", "numpy", "matplotlib", "pandas"} & set(sys.modules)
 """
     result = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert result.stdout.splitlines()[-2:] == ["0", "2"]
-    assert result.stderr.startswith("feddr: local.name must be one of Accelerated, Optax, SGD, got")
+    assert result.stderr.startswith("feddr: local.name must be one of Accelerated, Geometric, Optax, SGD, got")
 
 
 def test_version() -> None:

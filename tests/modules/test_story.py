@@ -42,7 +42,7 @@ def test_a_cnn_in_pytorch_from_images_to_the_accuracy_of_each_client(tmp_path: P
     assert max(len(np.unique(data.client(i)["y"])) for i in range(10)) <= 4
     net = cnn()
     problem = feddr.Problem.classification(feddr.models.from_torch(net, images[:1]), data, weights="samples")
-    found = feddr.compare(
+    comparison = feddr.compare(
         problem,
         {"FedDR": feddr.FedDR(), "FedAvg": feddr.FedAvg()},
         local=feddr.local.SGD(lr=0.05, epochs=2, batch_size=10),
@@ -50,13 +50,13 @@ def test_a_cnn_in_pytorch_from_images_to_the_accuracy_of_each_client(tmp_path: P
         per_client=True,
         sampling=feddr.sampling.Uniform(5),
     )
-    ours, theirs = (found.results[name][0] for name in ("FedDR", "FedAvg"))
+    ours, theirs = (comparison.results[name][0] for name in ("FedDR", "FedAvg"))
     row = {"FedDR": ours.history.last, "FedAvg": theirs.history.last}
     # The accuracy of each client is there, and its statistics are of these numbers.
     each = ours.history.clients.last["test_accuracy"]
     assert each.shape == (10,)
     assert row["FedDR"].metrics["worst_client_test_accuracy"] == pytest.approx(np.nanmin(each))
-    # With two labels each, FedDR as it is comes further than FedAvg in the same rounds, also at the worst client.
+    # With two labels each, FedDR as it is comes at least as far as FedAvg in the same rounds.
     assert row["FedDR"].test_accuracy > 0.8
     assert row["FedDR"].test_accuracy >= row["FedAvg"].test_accuracy
     # On images that no client has, from the folder alone, and in PyTorch itself.

@@ -4,7 +4,7 @@ The modules::
 
     main             the list of commands, and errors as one line with an exit code
     example          feddr example
-    run              feddr run, feddr compare; run_seeds the latter with several seeds
+    run              feddr run, feddr compare; run_seeds the latter with several seeds, run_arguments their options
     theory           feddr theory; theory_answer formats its answer
     data             feddr data
     tune             feddr tune; tune_verdict says how a search ended

@@ -6,12 +6,13 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import typer
 
 from feddr import config as configs
 from feddr.commands import console, progress, run_seeds
+from feddr.commands import run_arguments as arguments
 from feddr.commands.console import FAILED, INTERRUPTED, Interrupts, Quiet, complain
 from feddr.config import Config, ConfigError, RunArguments
 from feddr.runs.folder import CONFIG, Folder, Outcome
@@ -20,43 +21,6 @@ from feddr.runs.trackers import TrackerTargets, TrackerWarning
 if TYPE_CHECKING:
     from feddr.engines.shared.state import Progress
     from feddr.problem import Problem
-
-File = Annotated[Path | None, typer.Argument(metavar="CONFIG")]
-Sets = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="Override a setting, as in rounds=5 or algorithm.eta=10."),
-]
-Out = Annotated[
-    Path | None, typer.Option(metavar="DIR", help="A new or empty folder for the results, instead of runs/<name>.")
-]
-Threads = Annotated[
-    int | None, typer.Option(metavar="N", min=1, help="Clients computed at a time, instead of one for each core.")
-]
-Resume = Annotated[
-    Path | None, typer.Option(metavar="DIR", help="Resume the run in this folder, instead of CONFIG and --out.")
-]
-Every = Annotated[
-    str, typer.Option(metavar="N", help="Rounds between two checkpoints, or seconds as in 60s; never takes much time.")
-]
-Stop = Annotated[
-    str | None,
-    typer.Option(metavar="WHEN", help='End early, as in "test_accuracy>=0.9" or "metric=F, patience=5, seconds=600".'),
-]
-Seeds = Annotated[
-    str | None, typer.Option(metavar="0,1,2", help="Run with each seed, into DIR/seed-0 and so on, and compare means.")
-]
-Board = Annotated[
-    Path | None, typer.Option(metavar="DIR", help="Write the metrics for TensorBoard, too, into DIR/<name>/<method>.")
-]
-Flow = Annotated[str | None, typer.Option(metavar="URI", help="Log the metrics to MLflow, too, a run for each method.")]
-
-Cluster = Annotated[
-    str | None,
-    typer.Option("--ray", metavar="ADDRESS", help="Compute clients on this Ray cluster; local starts one here."),
-]
-Workers = Annotated[
-    int | None, typer.Option(metavar="N", min=1, help="With --ray: workers, instead of one for each machine.")
-]
 
 RUN, COMPARE = "run", "compare"
 HELP = {
@@ -68,19 +32,19 @@ HELP = {
 
 def run(
     context: typer.Context,
-    config: File = None,
-    sets: Sets = None,
-    out: Out = None,
-    threads: Threads = None,
+    config: arguments.File = None,
+    sets: arguments.Sets = None,
+    out: arguments.Out = None,
+    threads: arguments.Threads = None,
     quiet: Quiet = False,
-    resume: Resume = None,
-    checkpoint_every: Every = "60s",
-    stop_when: Stop = None,
-    tensorboard: Board = None,
-    mlflow: Flow = None,
-    seeds: Seeds = None,
-    ray: Cluster = None,
-    workers: Workers = None,
+    resume: arguments.Resume = None,
+    checkpoint_every: arguments.Every = "60s",
+    stop_when: arguments.Stop = None,
+    tensorboard: arguments.Board = None,
+    mlflow: arguments.Flow = None,
+    seeds: arguments.Seeds = None,
+    ray: arguments.Cluster = None,
+    workers: arguments.Workers = None,
 ) -> None:
     """Run the experiment of CONFIG, or resume one; ``feddr run`` and ``feddr compare`` both call this function."""
     compare = context.info_name == COMPARE
