@@ -22,7 +22,6 @@ COMMON: dict[str, Any] = {
     "evaluate_every": 1,
     "personal": True,
     "per_client": True,
-    "verbose": False,
     "progress": False,
 }
 

@@ -101,3 +101,10 @@ def test_large_uploads_are_taken_in_one_at_a_time() -> None:
     for k in range(4):
         assert len(next(taken)) == 1
         assert held[-1] == k
+
+
+def test_parameters_without_entries_are_summed_with_the_others() -> None:
+    empty = [one._replace(upload={**one.upload, "weight": np.zeros((0, 3), np.float32)}) for one in uploads(5, 2)]
+    total = weighted_sum(empty)
+    assert total.sum["weight"].shape == (0, 3)
+    np.testing.assert_array_equal(total.sum["bias"], weighted_sum(uploads(5, 2)).sum["bias"])

@@ -27,7 +27,6 @@ def arguments(**changes: Any) -> dict[str, Any]:
         "personal": True,
         "per_client": True,
         "metrics": ["f1"],
-        "verbose": False,
         "progress": False,
     }
     return common | changes

@@ -96,7 +96,7 @@ def _weighted(some: Sequence[WeightedUpload]) -> Vector:
     rows = np.empty((len(some), sum(sizes) + COUNTED))
     entries, start = rows[:, :-COUNTED], 0
     for j, size in enumerate(sizes):
-        values = np.ravel(leaves[j]) if len(some) == 1 else np.array(leaves[j::count]).reshape(-1, size)
+        values = np.ravel(leaves[j]) if len(some) == 1 else np.array(leaves[j::count]).reshape(len(some), size)
         entries[:, start : start + size] = values
         start += size
     entries *= np.array([[one.factor * one.weight] for one in some])
