@@ -26,7 +26,7 @@ def ranked(**lines: Sequence[History | None]) -> list[BudgetRanking]:
         for label, made in lines.items()
         for seed, run in zip(SEEDS, made, strict=False)
     }
-    with patch.object(Plan, "found", return_value=runs):
+    with patch.object(Plan, "finished", return_value=runs):
         row = PanelRow("a set", "f", {label: {} for label in lines}, SEEDS)
         return standings(FIGURE, [row], Plan({}, Runs(Path("nowhere"))))
 
