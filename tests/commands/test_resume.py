@@ -137,7 +137,8 @@ def test_results_that_cannot_be_written_end_in_one_line(folder: Path) -> None:
     assert done.stdout.split() == [
         *("code", "1", "code", "0"),
         *(f"{disk}/run:", "FedDR", "clients.csv", "config.toml"),
-        *(f"{disk}/run/FedDR:", "curves.png", "history.csv", "model.safetensors", "participation.csv", "settings.json"),
+        *(f"{disk}/run/FedDR:", "curves.png", "history.csv", "model.json", "model.safetensors", "participation.csv"),
+        "settings.json",
     ]
     again = f"Resume with: feddr run --resume {disk}/run"
     lines = done.stderr.splitlines()
@@ -148,9 +149,9 @@ def test_results_that_cannot_be_written_end_in_one_line(folder: Path) -> None:
 def test_a_diverged_algorithm_keeps_its_last_good_state(folder: Path) -> None:
     done = feddr_("run", "one.toml", "--out", "cut", "--set", "local.lr=1e38")
     assert done.exit_code == 1
-    assert done.stderr.endswith(f"The state after round 0 is in cut/{CHECKPOINTS}/FedDR.\n")
+    assert done.stderr.endswith(f"The state after round 1 is in cut/{CHECKPOINTS}/FedDR.\n")
     notes = json.loads((folder / "cut" / CHECKPOINTS / PROGRESS).read_text())
-    assert notes["FedDR"]["status"] == "diverged in round 1"
+    assert notes["FedDR"]["status"] == "diverged in round 2"
     assert feddr_("run", "--resume", "cut").exit_code == 1  # nothing has changed, so it is not tried again
     other = feddr_("run", "--resume", "cut", "--set", "local.lr=0.001")
     assert (other.exit_code, "belongs to another run: it has local = SGD(lr=1e+38" in other.stderr) == (2, True)

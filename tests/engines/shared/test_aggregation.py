@@ -108,3 +108,12 @@ def test_parameters_without_entries_are_summed_with_the_others() -> None:
     total = weighted_sum(empty)
     assert total.sum["weight"].shape == (0, 3)
     np.testing.assert_array_equal(total.sum["bias"], weighted_sum(uploads(5, 2)).sum["bias"])
+
+
+def test_sums_that_are_not_finite_raise_no_warning() -> None:
+    """Who takes the sum refuses it, with the client's name; warnings are errors here."""
+    bad = [
+        one._replace(upload={**one.upload, "bias": np.float32(sign * np.inf)})
+        for sign, one in zip((1, -1), uploads(2, 3), strict=True)
+    ]
+    assert np.isnan(weighted_sum(bad).sum["bias"])

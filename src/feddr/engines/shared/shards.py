@@ -107,7 +107,8 @@ def fold(nodes: Iterable[TreeNode], sums: Iterable[tuple[TreeNode, Vector]]) -> 
         """Add up neighbours whose common node is below a level; the bit length of an exclusive or is that level."""
         while len(totals) > 1 and (starts[-2] ^ starts[-1]).bit_length() < below:
             right, left = totals.pop(), totals.pop()
-            totals.append(np.add(left, right, out=left if left.flags.writeable else None))
+            with np.errstate(over="ignore", invalid="ignore"):  # whoever takes the sum looks whether it is finite
+                totals.append(np.add(left, right, out=left if left.flags.writeable else None))
             starts.pop()
 
     for (level, number), vector in sums:
