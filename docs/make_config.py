@@ -201,7 +201,7 @@ WORDS: Mapping[str, str] = {
     "probability": "That a job is lost.",
     "pause": "Seconds until a client whose job is lost is back.",
     "sigma": "Standard deviation of the logarithm.",
-    "per_client": "Whether it is drawn once for each client, not in every job anew.",
+    "per_client": "Whether it is drawn once for each client, not for every job.",
     "shape": "The exponent; the smaller, the heavier the tail.",
     "seconds": "Of virtual time, for each local step.",
     "period": "Seconds.",

@@ -132,7 +132,7 @@ def test_no_row_leaves_its_site(tmp_path: Path) -> None:
     assert len(counts) == 3 * 16
     assert all(set(reply) == {"age", "pressure"} and len(reply["age"]) == 30 for reply in counts)
     assert "room" not in json.dumps(replies)
-    assert [event["what"] for event in events(tmp_path, "told")] == ["statistics", *["counts"] * 16]
+    assert [event["what"] for event in events(tmp_path, "answered")] == ["statistics", *["counts"] * 16]
 
 
 def test_answers_that_are_lost_or_wrong_are_asked_for_again(tmp_path: Path) -> None:

@@ -126,9 +126,9 @@ def simulate_async(
     (5.0, 2)
     """
     updates = scalars.whole("updates", updates, 0)
-    aloud = speaks(progress, verbose)
+    verbose_words = speaks(progress, verbose)
     options = EngineOptions(
-        *(Uniform(1), seed, precision, evaluate_every, personal, client_memory, on_bad_client, aloud),
+        *(Uniform(1), seed, precision, evaluate_every, personal, client_memory, on_bad_client, verbose_words),
         *(metrics, per_client, stop_when),
     )
     if not isinstance(algorithm, Asynchronous):

@@ -136,7 +136,7 @@ class Sites:
                     complaint = plain(f"client {i}: {refused}")
                     self.journal.write("table_refused", client=i, reason=refused.reason, detail=refused.detail)
             if len(answers) == self.clients:
-                self.journal.write("told", what="counts" if thresholds else "statistics")
+                self.journal.write("answered", what="counts" if thresholds else "statistics")
                 return [answers[i] for i in range(self.clients)]
             self._check(sorted(set(range(self.clients)) - answers.keys()), pauses, begin, complaint)
             self.clock.sleep(LONGEST_WAIT)

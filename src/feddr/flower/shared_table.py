@@ -149,7 +149,9 @@ class TableProblem:
         frame, roles = self._rows(client, context)
         strange = [name for name in thresholds if name not in roles.numeric]
         if strange or self.table.missing != "median":
-            raise ValueError(f'Counts are told of numeric columns where missing="median", got {list(thresholds)[:5]}.')
+            raise ValueError(
+                f'Counts below thresholds are of numeric columns where missing="median", got {list(thresholds)[:5]}.'
+            )
         return count_at_most(frame, thresholds, self._training(client, frame))
 
     def prepared(self, client: int, context: Context, preparation: Preparation) -> Problem:

@@ -15,7 +15,7 @@ from feddr.problem import Problem
 KNOWN = ("g", "sparsity")
 """What the server measures without any data."""
 
-TOLD = (*KNOWN, "F", "f", "train_loss", "train_accuracy", "test_accuracy")
+REPORTED = (*KNOWN, "F", "f", "train_loss", "train_accuracy", "test_accuracy")
 """What it knows where nodes evaluate."""
 
 
@@ -24,14 +24,14 @@ def check(rule: StopWhen | None, federation: Federation) -> None:
     if rule is None or rule.metric is None:
         return
     own = isinstance(federation.evaluation, Problem)
-    measured = COLUMNS if own else TOLD if federation.evaluation == "nodes" else KNOWN
+    measured = COLUMNS if own else REPORTED if federation.evaluation == "nodes" else KNOWN
     names = {
         f"{metric.part or part}_{metric.name}" for metric in choose(federation.metrics) for part in ("test", "train")
     }
     if rule.metric not in measured and rule.metric not in names | {name.partition("_")[2] for name in names}:
         remedy = "add it to the metrics of the Federation" if own else 'use evaluation="nodes", or a Problem of its own'
         if federation.evaluation == "nodes":
-            remedy = f"nodes tell {', '.join(TOLD[2:])}"
+            remedy = f"nodes report {', '.join(REPORTED[2:])}"
         raise ValueError(f"stop_when needs {rule.metric}, which is not measured in this deployment; {remedy}.")
 
 
@@ -41,9 +41,9 @@ class EarlyEnd:
     Parameters
     ----------
     history, ledger
-        Of the run, which go on while it does.
+        Of the run, updated while it runs.
     journal
-        Told of the reason once.
+        Notified of the reason once.
     """
 
     def __init__(self, rule: StopWhen | None, history: History, ledger: Ledger, journal: Journal) -> None:
