@@ -60,7 +60,7 @@ def test_what_nodes_tell_ends_a_run_once_they_have_told_it(tmp_path: Path) -> No
     ("more", "reason"),
     [
         ({"stop_when": "test_accuracy>=0.9"}, 'not measured in this deployment; use evaluation="nodes"'),
-        ({"stop_when": "f1>=0.9", "evaluation": "nodes"}, "nodes report F, f, train_loss, train_accuracy, test_accuracy"),
+        ({"stop_when": "f1>=0.9", "evaluation": "nodes"}, "nodes report F, f, train_loss, train_accuracy"),
         ({"stop_when": "auc>=0.9", "evaluation": "own"}, "add it to the metrics of the Federation"),
         ({"stop_when": "soon"}, "it is no condition"),
         ({"metrics": ["f1"], "evaluation": "nodes"}, "Further metrics are measured by the server, on data of its own"),
