@@ -79,20 +79,27 @@ def test_equal_clients_have_one_step_size() -> None:
     assert "eta = " in words
 
 
-@pytest.mark.parametrize("g", [feddr.prox.L1(0.01), feddr.prox.GroupL2(0.05, [[0, 1], [2, 3, 4]])], ids=repr)
-def test_step_sizes_do_not_empty_the_model(g: feddr.prox.Regulariser) -> None:
-    """prox_{eta g} leaves the start the share KEPT of its norm, and no more is given away than that."""
+@pytest.mark.parametrize("participation", [1.0, 0.1])
+@pytest.mark.parametrize("scale", [1.0, 1e-4], ids=["long work", "short work"])
+@pytest.mark.parametrize("groups", [None, [[0, 1], [2, 3, 4]]], ids=["l1", "groups"])
+def test_step_sizes_do_not_empty_the_model(groups: Any, scale: float, participation: float) -> None:
+    """prox_{K eta g} leaves the start the share KEPT of its norm, and no more is given away than that."""
     rng = np.random.default_rng(0)
-    x0, work = rng.normal(0.0, 0.1, 5), np.array([3.0, 30.0, 7.0])
+    x0, work = rng.normal(0.0, 0.1, 5), scale * np.array([3.0, 30.0, 7.0])
+    strength = 0.05 / scale**0.9  # such that long work has K = 1 and short work has not
+    g = feddr.prox.L1(strength) if groups is None else feddr.prox.GroupL2(strength, groups)
     weights = np.array([0.2, 0.5, 0.3])
-    algorithm, words = fixed_work.choose(feddr.FedDR(), work, fixed_work.StepSizeInputs(weights, 1.0, g, x0))
-    free, _ = fixed_work.choose(feddr.FedDR(), work, fixed_work.StepSizeInputs(weights, 1.0, feddr.prox.Zero(), x0))
+    inputs = fixed_work.StepSizeInputs(weights, participation, g, x0)
+    algorithm, words = fixed_work.choose(feddr.FedDR(), work, inputs)
+    free, _ = fixed_work.choose(feddr.FedDR(), work, inputs._replace(g=feddr.prox.Zero()))
     eta = 1 / np.sum(weights / np.array(algorithm.eta))
-    kept = np.linalg.norm(g.prox(x0, eta)) / np.linalg.norm(x0)
+    rounds = max(1.0, eta / (fixed_work.B * participation * work.mean()))
+    assert (rounds > 1) == (scale < 1)
+    kept = np.linalg.norm(np.asarray(g.prox(x0, rounds * eta))) / np.linalg.norm(x0)
     assert fixed_work.KEPT <= kept < fixed_work.KEPT + 0.02
     ratios = np.array(free.eta) / np.array(algorithm.eta)
     assert np.ptp(ratios) < 1e-9 * ratios[0]
-    assert "which would empty the model" in words
+    assert "which could empty the model" in words
 
 
 @pytest.mark.parametrize(
@@ -106,7 +113,7 @@ def test_step_sizes_do_not_empty_the_model(g: feddr.prox.Regulariser) -> None:
     ids=["weak", "constraint", "zero start", "none"],
 )
 def test_step_sizes_are_lowered_only_where_that_helps(g: feddr.prox.Regulariser, x0: Any) -> None:
-    assert fixed_work.largest(g, x0, 50.0) == 1.0
+    assert fixed_work.largest(g, x0, 50.0, pace=10.0) == 1.0
 
 
 def test_certified_solvers_have_what_the_theory_recommends(regression_data: feddr.FederatedData) -> None:

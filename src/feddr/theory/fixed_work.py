@@ -11,8 +11,12 @@ proportion. The fewer take part, the longer an error of one round is remembered:
 damping of the momentum, which reaches a client only when it takes part.
 
 A penalty g is the server's affair, whose prox_{eta g} sets entries below eta times the strength of an l1 norm to zero.
-A network that is all zero hardly moves again, so all step sizes are lowered together until prox_{eta g}(x^0) has the
-share KEPT of the norm of x^0. docs/WHY.md has the reasons. Nothing is guaranteed.
+A network that is all zero hardly moves again. xbar shrinks from the first round on, and the clients' memory, which
+counters that, needs about eta / (p T) rounds to form. So all step sizes are lowered together until
+
+    || prox_{K eta g}(x^0) || >= KEPT || x^0 ||,    K = max(1, eta / (B p T))
+
+where K stands for the rounds whose shrinkage adds up. docs/WHY.md has the reasons. Nothing is guaranteed.
 """
 
 import dataclasses
@@ -31,7 +35,7 @@ if TYPE_CHECKING:
     from feddr.prox import Regulariser
 
 C, Q, A = 20.0, 0.75, 0.1
-KEPT = 0.7
+KEPT, B = 0.7, 6.0
 ALPHA_ASYNCHRONOUS = 1.2
 """The relaxation where clients are heard one at a time; eta_i is then as for p = 1."""
 
@@ -119,7 +123,7 @@ def choose(algorithm: Any, work: NDArray[np.float64] | None, federation: StepSiz
     if algorithm.eta == "auto":
         assert work is not None
         sizes, mean = etas(work, p), float(np.mean(work))
-        bearable = largest(federation.g, federation.x0, 1.0 / float(np.sum(federation.weights / sizes)))
+        bearable = largest(federation.g, federation.x0, 1.0 / float(np.sum(federation.weights / sizes)), p * mean)
         sizes = sizes * bearable
         low, high = float(sizes.min()), float(sizes.max())
         chosen["eta"] = low if low == high else sizes.tolist()
@@ -131,20 +135,22 @@ def choose(algorithm: Any, work: NDArray[np.float64] | None, federation: StepSiz
             words.append(f"eta_i = {factor} T (T_i / T)^{Q:g}, from {low:.4g} to {high:.4g}, with {length}")
         if bearable < 1:
             words.append(
-                f"{1 / bearable:.3g} times smaller than without g = {federation.g}, which would empty the model"
+                f"{1 / bearable:.3g} times smaller than without g = {federation.g}, which could empty the model"
             )
     return dataclasses.replace(algorithm, **chosen), "; ".join(words) + "."
 
 
-def largest(g: "Regulariser", x0: Tree, eta: float) -> float:
-    """Return the largest factor, up to 1, such that the prox with that part of eta leaves the start enough of its norm.
+def largest(g: "Regulariser", x0: Tree, eta: float, pace: float) -> float:
+    """Return the largest factor, up to 1, such that g leaves the start enough of its norm with that part of eta.
 
-    It is 1 where no factor helps: for constraints, whose prox does not depend on eta, and for a start at zero.
+    pace is p T, the mean length of the work that a client does in a round, of all clients. The factor is 1 where none
+    helps: for constraints, whose prox does not depend on eta, and for a start at zero.
     """
 
     def kept(factor: float) -> float:
+        part = factor * eta
         with precision.scope(np.float64):
-            return tree.norm(tree.map(np.asarray, g.prox(start, factor * eta)))
+            return tree.norm(tree.map(np.asarray, g.prox(start, part * max(1.0, part / (B * pace)))))
 
     start = tree.cast(x0, np.float64)
     enough = KEPT * tree.norm(start)
