@@ -55,6 +55,20 @@ def test_fedpd_sends_as_much_as_the_others_where_they_sample(tmp_path: Path) -> 
         assert 3 * rounds["FedPD"] <= rounds["FedAvg"] < 3 * (rounds["FedPD"] + 1)
 
 
+def test_feddecoupled_sends_as_much_as_the_others_where_they_sample(tmp_path: Path) -> None:
+    (tmp_path / "mnist").mkdir()
+    (tmp_path / "mnist" / "mnist_writers.npz").touch()
+    for row in rows(FIGURES["sparsity"], FOLDER, tmp_path):
+        sent = {}
+        for label, tables in row.lines.items():
+            (algorithm,) = tables["algorithm"]
+            everybody = algorithm.get("sampling", {}).get("name") == "Full"
+            users = tables["data"]["num_clients"] if everybody else tables["sampling"]["m"]
+            sent[label] = tables["rounds"] * users
+        assert sent["FedDecoupled"] == pytest.approx(sent["FedMid"], rel=0.02)  # the slack of equal bytes
+        assert sent["FedDecoupled"] <= sent["FedMid"] == sent["FedDR()"] == sent["FedDualAvg"]
+
+
 def test_figures_share_runs_that_are_the_same(tmp_path: Path) -> None:
     experiments(tmp_path)
     plan = Plan({name: rows(TINY, tmp_path, None) for name in ("one", "other")}, Runs(tmp_path))

@@ -26,6 +26,9 @@ DATA = {
 }
 """For each data set that needs files, sets of patterns of which one must be there; figures download nothing."""
 
+EVERYBODY = ("FedPD", "FedDecoupled")
+"""Methods that need everybody in every round."""
+
 NAMES = {"sampling.m": "users a round"}
 """What keys that vary are called, where it is not by their last part."""
 
@@ -51,7 +54,7 @@ class Experiment:
     at_length
         Whether ``--quick`` does without it.
     fewer
-        How many times fewer rounds FedPD makes, which needs everybody in each, so that all methods send as much.
+        How many times fewer rounds methods make that need everybody in each, so that all methods send as much.
     optional
         Whether it is left out where its data are not there.
 
@@ -185,7 +188,7 @@ def _row(
 
 
 def _fewer(tables: Tables, fewer: int) -> Tables:
-    if fewer == 1 or tables["algorithm"][0]["name"] != "FedPD":
+    if fewer == 1 or tables["algorithm"][0]["name"] not in EVERYBODY:
         return tables
     return tables | {key: max(1, tables[key] // fewer) for key in ("rounds", "evaluate_every")}
 
