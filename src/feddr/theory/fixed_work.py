@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from feddr.local import LocalSolver
     from feddr.prox import Regulariser
 
-C, Q, A = 20.0, 0.75, 0.1
+C, Q, A = 20.0, 0.75, 0.05
 KEPT, B = 0.7, 6.0
 ALPHA_ASYNCHRONOUS = 1.2
 """The relaxation where clients are heard one at a time; eta_i is then as for p = 1."""
@@ -111,7 +111,7 @@ def choose(algorithm: Any, work: NDArray[np.float64] | None, federation: StepSiz
     >>> import feddr
     >>> two = StepSizeInputs(np.array([0.5, 0.5]), 1.0, feddr.prox.Zero(), np.zeros(3))
     >>> choose(feddr.FedDR(), np.array([0.5, 0.5]), two)[0]
-    FedDR(eta=10.0, alpha=1.1, init='auto', start='xbar', mean='auto')
+    FedDR(eta=10.0, alpha=1.05, init='auto', start='xbar', mean='auto')
     """
     chosen: dict[str, Any] = {}
     words = []
