@@ -143,7 +143,7 @@ def test_the_books_say_which_step_sizes_a_run_has(tmp_path: Path) -> None:
     assert books.step_sizes["alpha"] == 1.1
     assert books.weights == uneven().client_weights.tolist()
     words = json.loads((place(tmp_path) / "settings.json").read_text())["step_sizes"]
-    assert "alpha = 1.1; eta_i = 20 T (T_i / T)^0.75, from 6.578 to 11.06" in words
+    assert "alpha = 1.05; eta_i = 20 T (T_i / T)^0.75, from 6.578 to 11.06" in words
     (event,) = events(tmp_path, "step_sizes")
     assert (event["words"], event["eta"], event["alpha"]) == (words, books.step_sizes["eta"], 1.1)
     assert [event["work"] for event in events(tmp_path, "node")] == pytest.approx(LENGTHS)
@@ -195,7 +195,7 @@ def test_a_resumed_run_has_the_numbers_that_it_began_with(tmp_path: Path) -> Non
     assert [(one["samples"], one["work"]) for one in greetings] == [(False, False)] * 3
     tasks = [fields(message) for message in grid.sent if message.metadata.message_type == "train"]
     assert {task["client"]: (task["eta"], task["alpha"]) for task in tasks} == {
-        i: (eta, 1.1) for i, eta in enumerate(before["eta"])
+        i: (eta, 1.05) for i, eta in enumerate(before["eta"])
     }
     assert flower.read_run(place(tmp_path)).step_sizes == before
     assert "step_sizes" in json.loads((place(tmp_path) / "settings.json").read_text())
