@@ -18,9 +18,10 @@ FLEETS: list["InProcess"] = []
 
 
 class InProcess(Fleet):
-    """A fleet whose actors are workers; ``deaths`` are the calls of ``round``, by number, in which a worker dies."""
+    """A fleet whose actors are workers; ``deaths`` are the calls of ``lethal``, by number, in which a worker dies."""
 
     deaths: Mapping[int, int] = {}
+    lethal = "round"
     joined = 0
 
     def start(self, shards: list[Range]) -> None:
@@ -48,11 +49,11 @@ class InProcess(Fleet):
 
     def ask(self, calls: Mapping[int, tuple[Any, ...]]) -> dict[int, Any]:
         """Call workers one after the other; one that dies has computed, and nobody hears of it."""
-        self.rounds += any(call[0] == "round" for call in calls.values())
+        self.rounds += any(call[0] == self.lethal for call in calls.values())
         found = {}
         for j, call in calls.items():
             answer = self.tell(j, *call)
-            if call[0] == "round" and self.deaths.get(self.rounds) == j:
+            if call[0] == self.lethal and self.deaths.get(self.rounds) == j:
                 self.members[j].actor = self._worker(self.members[j].shards)
                 self.members[j].replaced += 1
                 self.restore(j)
@@ -82,6 +83,7 @@ def in_process(monkeypatch: pytest.MonkeyPatch) -> type[InProcess]:
     """Let ``simulate_cluster`` have its workers in this process."""
     FLEETS.clear()
     monkeypatch.setattr(InProcess, "deaths", {})
+    monkeypatch.setattr(InProcess, "lethal", "round")
     monkeypatch.setattr(InProcess, "joined", 0)
     monkeypatch.setattr(cluster, "Fleet", InProcess)
     monkeypatch.setattr(cluster, "connected", without_ray)

@@ -7,9 +7,17 @@ import numpy as np
 import pytest
 
 import feddr
+from feddr.certify import certificate
 from feddr.engines.workers import run as run_module
 from tests.engines.workers.in_process import FLEETS, InProcess, in_process
-from tests.engines.workers.small_runs import arguments, assert_equal, assert_same, problem
+from tests.engines.workers.small_runs import (
+    arguments,
+    assert_equal,
+    assert_same,
+    assert_same_certificate,
+    certified,
+    problem,
+)
 
 __all__ = ["in_process"]
 
@@ -117,6 +125,28 @@ def test_a_client_that_sends_nothing_finite_is_named_or_skipped_alike() -> None:
     assert errors[0] == errors[1]
 
 
-def test_certificates_are_refused() -> None:
-    with pytest.raises(ValueError, match="use simulate"):
-        feddr.simulate_cluster(problem(), FEDDR, certify=True, **arguments())
+@pytest.mark.parametrize("init", ["lazy", pytest.param("full", marks=pytest.mark.slow)])
+def test_workers_certify_with_the_bits_of_one_machine(init: str) -> None:
+    expected = certified(feddr.simulate, init=init)
+    assert certificate(expected).bound > 0
+    for workers in (2, 3):
+        there = certified(feddr.simulate_cluster, init=init, workers=workers)
+        assert len(FLEETS[-1].members) == workers
+        assert_same_certificate(expected, there)
+
+
+def test_a_worker_that_dies_while_it_measures_changes_no_certificate(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The measurement of a round needs the models before it, which its new worker computes again."""
+    monkeypatch.setattr(InProcess, "lethal", "measure")
+    monkeypatch.setattr(InProcess, "deaths", {2: 0, 4: 1})
+    there = certified(feddr.simulate_cluster, workers=2)
+    assert [member.replaced for member in FLEETS[-1].members] == [1, 1]
+    assert_same_certificate(certified(feddr.simulate), there)
+
+
+@pytest.mark.slow
+def test_certificates_resume_on_workers(tmp_path: Path) -> None:
+    certified(feddr.simulate, rounds=2, checkpoint=feddr.Checkpoint(tmp_path / "kept", every=1))
+    resumed = feddr.Checkpoint(tmp_path / "kept", every=1, resume=True)
+    there = certified(feddr.simulate_cluster, rounds=4, workers=2, checkpoint=resumed)
+    assert_same_certificate(certified(feddr.simulate, rounds=4), there)

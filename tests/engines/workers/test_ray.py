@@ -17,7 +17,7 @@ from feddr.engines import cluster
 from feddr.engines.workers import fleet as fleets
 from feddr.engines.workers import placement
 from feddr.engines.workers import run as run_module
-from tests.engines.workers.small_runs import arguments, assert_same, problem
+from tests.engines.workers.small_runs import arguments, assert_same, assert_same_certificate, certified, problem
 
 ray = pytest.importorskip("ray", reason="pip install 'feddr[ray]'")
 
@@ -86,6 +86,12 @@ def test_workers_on_two_nodes_have_the_bits_of_one_machine(workers: int) -> None
         common = arguments(precision=precision)
         found = feddr.simulate_cluster(problem(), FEDDR, workers=workers, threads=1, **common)
         assert_same(feddr.simulate(problem(), FEDDR, **common), found)
+
+
+@pytest.mark.usefixtures("two_nodes")
+def test_certificates_of_workers_on_two_nodes_have_the_bits_of_one_machine() -> None:
+    there = certified(feddr.simulate_cluster, workers=3, threads=1)
+    assert_same_certificate(certified(feddr.simulate), there)
 
 
 @pytest.mark.usefixtures("two_nodes")

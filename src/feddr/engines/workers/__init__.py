@@ -9,6 +9,7 @@ Its modules::
     pickling     how functions with a derivative of their own travel
     fleet        workers as actors of Ray: started, asked, replaced when they die
     recovery     what is needed to make the states of a lost worker again
+    evaluation   metrics and certificates, from the sums that workers send
     states       the clients' states as the driver sees them
     run          the driver's side of a run
 """
