@@ -19,7 +19,8 @@ from feddr.engines.shared.pieces import Layout
 from feddr.engines.shared.progress import ShowProgress, speaks
 from feddr.engines.shared.rounds import RoundsRequest, play
 from feddr.engines.shared.state import Callback
-from feddr.engines.workers.fleet import Fleet, actor_options, connected
+from feddr.engines.workers.connection import connected
+from feddr.engines.workers.fleet import Fleet, actor_options
 from feddr.engines.workers.part import part_of
 from feddr.engines.workers.placement import assign_shards, loads
 from feddr.engines.workers.run import ClusterRun

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from feddr.engines import cluster
-from feddr.engines.workers import fleet
+from feddr.engines.workers import connection
 from feddr.engines.workers.fleet import Fleet, Member
 from feddr.engines.workers.placement import Range
 from feddr.engines.workers.worker import Worker
@@ -72,9 +72,9 @@ class InProcess(Fleet):
 
 
 @contextmanager
-def without_ray(address: str | None, cpus: int) -> Iterator[Any]:
+def without_ray(address: str | None, cpus: int, *more: Any) -> Iterator[Any]:
     """Stand in for a connection to Ray: objects stay what they are."""
-    del address, cpus
+    del address, cpus, more
     yield SimpleNamespace(put=lambda value: value, nodes=lambda: [{"Alive": True, "Resources": {"CPU": 64.0}}])
 
 
@@ -87,5 +87,5 @@ def in_process(monkeypatch: pytest.MonkeyPatch) -> type[InProcess]:
     monkeypatch.setattr(InProcess, "joined", 0)
     monkeypatch.setattr(cluster, "Fleet", InProcess)
     monkeypatch.setattr(cluster, "connected", without_ray)
-    monkeypatch.setattr(fleet, "connected", without_ray)
+    monkeypatch.setattr(connection, "connected", without_ray)
     return InProcess

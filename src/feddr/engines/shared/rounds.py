@@ -92,7 +92,7 @@ def play(
                 if k % options.evaluate_every == 0 or k == rounds or over:
                     row = run.evaluate(k, **(rounds_clock.columns() if rounds_clock else {}))
                     over = stopper.reached(run.recorder)
-                stop = notify([*callbacks, *bar], Progress(k, rounds, run.state, row, asked)) or over
+                stop = notify([*callbacks, *bar], Progress(k, rounds, run.state, row, asked, run.workers)) or over
                 checkpoints.after(k, last=stop or k == rounds)
                 return stop
 

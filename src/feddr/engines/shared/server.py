@@ -18,7 +18,7 @@ from feddr.engines.shared.errors import DivergedError, shorter
 from feddr.engines.shared.measured import Evaluates, MetricSet
 from feddr.engines.shared.options import EngineOptions
 from feddr.engines.shared.recorder import Recorder
-from feddr.engines.shared.state import RunState
+from feddr.engines.shared.state import RunState, WorkersLoad
 from feddr.history import History, Row
 from feddr.local import LocalSolver
 from feddr.prox.compiled import compiled_prox
@@ -74,6 +74,11 @@ class ServerRun(ABC):
         ``lowers`` are lower bounds on the curvature of each client.
         """
         del lowers
+        return None
+
+    @property
+    def workers(self) -> WorkersLoad | None:
+        """How busy the workers of a cluster are; None where there are none."""
         return None
 
     @property

@@ -7,6 +7,7 @@ Its modules::
     worker       what a worker does: its clients' updates, sums over its shards, its clients' states
     plain        the clients of PyTorch problems, in plain loops
     pickling     how functions with a derivative of their own travel
+    connection   to a Ray cluster, and the versions that its machines must have
     fleet        workers as actors of Ray: started, asked, replaced when they die
     recovery     what is needed to make the states of a lost worker again
     evaluation   metrics and certificates, from the sums that workers send

@@ -2,6 +2,8 @@
 
 import functools
 import itertools
+import time
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -23,7 +25,7 @@ from feddr.engines.shared.executor import ClientTask
 from feddr.engines.shared.options import EngineOptions
 from feddr.engines.shared.server import ServerRun
 from feddr.engines.shared.shards import ROOT, SHARDS, Vector, first_client, fold, shard_of
-from feddr.engines.shared.state import RunState
+from feddr.engines.shared.state import RunState, WorkersLoad
 from feddr.engines.workers.evaluation import ClusterEvaluator, num_bytes
 from feddr.engines.workers.fleet import Fleet
 from feddr.engines.workers.placement import Range, improved
@@ -34,6 +36,9 @@ from feddr.local import LocalSolver, Solution
 
 BALANCED = 20
 """Rounds after which loads are looked at."""
+
+NEWEST = 20
+"""Rounds that say how busy workers are."""
 
 REPLAYED = 20
 """Rounds that a new worker is asked to compute again at a time."""
@@ -65,6 +70,7 @@ class ClusterRun(ServerRun):
         self.load, self.grows, self.measured = load, grows, 0
         self.fleet, self.through = fleet, -1
         self.rounds, self.round_bytes = 0, 0
+        self.newest: deque[tuple[float, dict[int, float]]] = deque(maxlen=NEWEST)
         self.firsts = [first_client(shard, problem.data.num_clients) for shard in range(SHARDS + 1)]
         x0 = tree.cast(problem.init, options.dtype)
         state = RunState(algorithm.server(tree.cast(x0, np.float64)))
@@ -99,6 +105,13 @@ class ClusterRun(ServerRun):
         bytes_ = {"bytes": fleet.sent + fleet.received, "bytes_a_round": self.round_bytes // max(self.rounds, 1)}
         return {"cluster": {"workers": workers, "threads": fleet.threads, **bytes_}}
 
+    @property
+    def workers(self) -> WorkersLoad:
+        """How busy the workers were in the newest rounds, and what was sent."""
+        lasted = max(sum(seconds for seconds, _ in self.newest), 1e-9)
+        busy = [sum(by.get(j, 0.0) for _, by in self.newest) / lasted for j in range(len(self.fleet.members))]
+        return WorkersLoad(tuple(busy), self.fleet.sent + self.fleet.received)
+
     def measures(self, lowers: NDArray[np.float64]) -> MeasuresRound:
         """Return what asks the workers for the terms of a certificate, given bounds on the curvature of clients."""
         return functools.partial(self.evaluator.measure, lowers=self.fleet.ray.put(lowers))
@@ -108,7 +121,7 @@ class ClusterRun(ServerRun):
         if not tasks:
             return set()
         self._balance()
-        message = tasks[0].message
+        message, began = tasks[0].message, time.perf_counter()
         active, soon = (self.by_worker(clients) for clients in ([task.client for task in tasks], upcoming()))
         before = self.fleet.sent + self.fleet.received
         sent = self.fleet.ray.put(message)
@@ -123,6 +136,7 @@ class ClusterRun(ServerRun):
         skipped = self._count(k, active, reports)
         self.through = k
         self.rounds += 1
+        self.newest.append((time.perf_counter() - began, {j: report.seconds for j, report in reports.items()}))
         self.round_bytes += self.fleet.sent + self.fleet.received - before
         if self.stateful:
             everybody = np.array(sorted(task.client for task in tasks), np.int64)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from feddr.algorithms import Algorithm
+from feddr.algorithms import Algorithm, FedDR
 from feddr.certify.clients import ClientMeasurer, ClientTerms, NodeSums
 from feddr.checkpoint import encoding
 from feddr.engines.shared.errors import DivergedError, inaccurate
@@ -191,6 +191,7 @@ class Worker:
         n = self.run.problem.data.num_clients
         if self.measurer is None:
             probabilities = self.options.sampling.probabilities(n)
+            assert isinstance(self.duty.algorithm, FedDR)  # the driver has refused all others
             self.measurer = ClientMeasurer(self.run.problem, self.duty.algorithm, lowers, probabilities)
         own = range(first_client(self.nodes[0].start, n), first_client(self.nodes[-1].stop, n))
         before = self.moved.before if self.moved.round == k else {}
