@@ -72,6 +72,20 @@ def test_samples_on_demand() -> None:
     assert_same(feddr.simulate(one, FEDDR, **common), feddr.simulate_cluster(one, FEDDR, workers=2, **common))
 
 
+def test_samples_in_files(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    for i in range(20):
+        x, y = rng.normal(size=(3, 4)).astype(np.float32), rng.integers(0, 3, 3)
+        np.savez(tmp_path / f"{i:02}.npz", x=x, y=y)
+    data = feddr.datasets.client_files(str(tmp_path / "*.npz"), panel=5)
+    one = feddr.Problem.classification(feddr.models.mlp([4, 5, 3]), data)
+    common = arguments(sampling=feddr.sampling.Uniform(6), rounds=2, personal=False)
+    assert_same(feddr.simulate(one, FEDDR, **common), feddr.simulate_cluster(one, FEDDR, workers=2, **common))
+    (tmp_path / "03.npz").unlink()
+    with pytest.raises(ValueError, match=r"Client 3 needs the file .*03.npz, which is not there; on a cluster"):
+        feddr.simulate_cluster(one, FEDDR, workers=2, **common | {"sampling": feddr.sampling.Full()})
+
+
 @pytest.mark.parametrize("checkpoint", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_a_worker_that_dies_in_mid_round_changes_no_bit(
     checkpoint: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -111,6 +125,17 @@ def test_runs_resume_from_each_others_checkpoints(tmp_path: Path) -> None:
         np.testing.assert_array_equal(found.history.column("F")[-1], expected.history.column("F")[-1])
         assert_equal(found.params, expected.params)
         assert_equal(dict(found.state.clients), dict(expected.state.clients))
+
+
+def test_a_callback_sees_how_busy_workers_are() -> None:
+    seen: list[Any] = []
+    run = feddr.simulate_cluster(
+        problem(), FEDDR, workers=2, callback=lambda report: seen.append(report.workers), **arguments(rounds=2)
+    )
+    assert all(len(load.busy) == 2 and all(0 <= share <= 1 for share in load.busy) for load in seen)
+    assert seen[0].busy == (0.0, 0.0)
+    assert 0 < sum(seen[-1].busy) <= 1, "in this process they compute one after the other"
+    assert 0 < seen[0].bytes < seen[1].bytes <= run.settings["cluster"]["bytes"]
 
 
 def test_a_client_that_sends_nothing_finite_is_named_or_skipped_alike() -> None:
