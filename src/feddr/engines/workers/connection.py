@@ -28,9 +28,9 @@ def check_versions(machine: str, there: Mapping[str, str], here: Mapping[str, st
 
     Examples
     --------
-    >>> check_versions("second", {"jax": "0.4"}, {"jax": "0.5"})
+    >>> check_versions("b", {"jax": "4"}, {"jax": "5"})
     Traceback (most recent call last):
-    ValueError: All machines need the same versions for the same bits, second has jax 0.4 (here 0.5); install ...
+    ValueError: All machines need the same versions for the same bits, b has jax 4 (here 5); install the same there.
     """
     other = [f"{name} {there[name]} (here {here[name]})" for name in here if there[name] != here[name]]
     if other:
