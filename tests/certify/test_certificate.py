@@ -49,6 +49,24 @@ def test_a_safe_run_is_certified_with_room_to_spare() -> None:
     assert "estimate" not in str(found)
 
 
+def test_every_round_is_measured_as_the_problem_says() -> None:
+    """F and the gradient mapping, which are sums over shards of clients, beside those of all samples at once."""
+    problem = dataclasses.replace(make(0, weights="samples"), g=feddr.prox.L1(0.02))
+    algorithm, points = feddr.FedDR(eta=0.02, alpha=1.2), []
+    result = run(problem, algorithm, rounds=3, callback=lambda report: points.append(report.state.server.xbar))
+    assert result.watch is not None
+    for xbar, measured in zip(points, result.watch.rounds, strict=True):
+        assert measured._asdict()["F"] == pytest.approx(problem.F(xbar), rel=1e-12)
+        assert measured.gradient_mapping == pytest.approx(tree.norm(problem.gradient_mapping(xbar, 0.02)), rel=1e-9)
+        assert measured.bookkeeping < 1e-14
+    starts = [points[0]] * problem.data.num_clients
+    slopes = [tree.norm(problem.client_value_and_gradient(i, x)[1]) for i, x in enumerate(starts)]
+    L = feddr.theory.smoothness(problem).lowers
+    bounds = [slope / (1 / 0.02 + low) for slope, low in zip(slopes, L, strict=True)]  # at x^0, where x_i = y_i
+    squares = float(np.dot(problem.client_weights, np.square(bounds)))
+    assert result.watch.rounds[0].errors == pytest.approx(squares, rel=1e-12)
+
+
 def test_an_estimate_of_the_smoothness_is_called_one() -> None:
     problem = make(0, known=False)
     found = certificate(run(problem, feddr.FedDR(eta=0.02, init="full")))

@@ -52,4 +52,4 @@ def test_a_missing_ray_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
     result = feddr_("run", "../one.toml", "--ray", "auto", "--quiet")
     assert result.exit_code == 2
-    assert result.stderr == "feddr: --ray needs Ray, which is not installed; pip install 'feddr[ray]'.\n"
+    assert result.stderr == "feddr: ray is missing; pip install 'feddr[ray]'.\n"

@@ -19,7 +19,7 @@ BASE: dict[str, Any] = {
     "data": {"name": "synthetic", "r": 1.0, "s": 1.0, "num_clients": 3},
 }
 EXAMPLES = list(make_config.examples())
-NEEDS_FILES = ("csv", "femnist", "heart_disease", "leaf", "libsvm", "mnist", "Trace")
+NEEDS_FILES = ("client_files", "csv", "femnist", "heart_disease", "leaf", "libsvm", "mnist", "Trace")
 
 
 def with_example(kind: str, table: dict[str, Any]) -> dict[str, Any]:

@@ -1,6 +1,8 @@
 """Progress of runs that are started from Python: a bar where somebody looks, silence elsewhere."""
 
+import dataclasses
 import io
+import re
 import sys
 import types
 from collections.abc import Callable
@@ -11,7 +13,7 @@ import pytest
 
 import feddr
 from feddr.engines.shared import progress
-from feddr.engines.shared.state import Progress, RunState
+from feddr.engines.shared.state import Progress, RunState, WorkersLoad
 from feddr.history import Row
 
 
@@ -45,6 +47,17 @@ def test_a_bar_when_asked_and_silence_in_pipes(
     shown = capsys.readouterr().err
     assert "2/2 at 2: F " in shown
     assert ("FedAsync" if engine == "simulate_async" else "FedAvg") in shown
+
+
+def test_workers_are_shown_beside_the_speed() -> None:
+    pace, workers = progress.RoundPace("FedDR"), WorkersLoad((0.5, 1.0, 0.75), 2_500_000)
+    words = []
+    for k in range(3):
+        pace.update(report(k, 100 * k))
+        words.append(pace.words(dataclasses.replace(report(k, 100 * k), workers=workers))["speed"])
+    assert words[0] == "3 workers 50-100 % busy, 2.5 MB"
+    assert re.fullmatch(r"[\d,]+ steps/s, 3 workers 50-100 % busy, 2.5 MB", words[2])
+    assert "workers" not in pace.words(report(3, 300))["speed"]
 
 
 class Terminal(io.StringIO):

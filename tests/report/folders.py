@@ -116,3 +116,13 @@ CERTIFICATE = {
     "certified": False,
     "ratio": 0.02083,
 }
+
+CLUSTER: dict[str, Any] = {
+    "workers": [
+        {"machine": "first", "process": 7, "shards": [0, 32], "clients": 2, "seconds": 2.5, "replaced": 0},
+        {"machine": "second", "process": 9, "shards": [32, 64], "clients": 2, "seconds": 1.25, "replaced": 1},
+    ],
+    "threads": 2,
+    "bytes": 2_400_000,
+    "bytes_a_round": 60_000,
+}

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.report.browser import chart, heights, of_colour, picture, pixels, place, spoken
+from tests.report.browser import chart, heights, of_colour, picture, pixels, place, spoken, written
 from tests.report.conftest import Opened
-from tests.report.folders import rows
+from tests.report.folders import CLUSTER, method, rows
 
 
 def test_every_chart_is_drawn_and_no_request_leaves_the_page(opened: Opened, report: Path) -> None:
@@ -164,3 +164,15 @@ def test_a_logarithmic_scale_makes_decay_a_straight_line(opened: Opened, report:
     page.mouse.move(0, 0)
     begin, middle, end = heights(card, "--c0", [0.2, 0.5, 0.8])
     assert middle > (begin + end) / 2 + 20
+
+
+def test_workers_have_a_table_and_a_bar_each(opened: Opened, tmp_path: Path) -> None:
+    method(tmp_path / "run", rows(), {"cluster": CLUSTER})
+    page = opened.file(written(tmp_path / "report.html", tmp_path / "run"))
+    section = page.locator("#placement")
+    assert section.locator("h2").inner_text() == "Placement"
+    last = section.locator("tbody tr").last.locator("th, td").all_inner_texts()
+    assert last == ["2", "second", "9", "32 to 63", "2", "1.25 s", "1 time"]
+    tall = section.locator("svg.fares rect").evaluate_all("all => all.map((one) => Number(one.getAttribute('height')))")
+    assert tall == [100, 50]
+    assert "2 workers of 2 threads on 2 machines" in section.locator("header p").inner_text()

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 from feddr.history import COLUMNS, History, Row
 from feddr.report.gather import MOST_ROWS, gather, sources
 from feddr.runs.stored import Live
-from tests.report.folders import CERTIFICATE, experiment, method, rows
+from tests.report.folders import CERTIFICATE, CLUSTER, experiment, method, rows
 
 
 def only(folder: Path) -> dict[str, Any]:
@@ -61,6 +62,28 @@ def test_a_client_that_never_took_part_counts(tmp_path: Path) -> None:
     assert part["updates"] == [0, 4, 8]
     assert part["staleness"] == [1.5, 3.0]
     assert part["mean"] == [1.5, 1.5, None, 1.5]
+
+
+def test_the_workers_of_a_run_come_with_what_they_did(tmp_path: Path) -> None:
+    folder = experiment(tmp_path / "run")
+    shutil.rmtree(folder / "FedDR")
+    method(folder / "FedDR", rows(), {"cluster": CLUSTER})
+    one, other = only(folder)["methods"]
+    assert one["placement"] == CLUSTER | {"machines": 2}
+    assert other["placement"] is None
+    single = tmp_path / "single"
+    method(single, rows(), {"cluster": CLUSTER})
+    assert "cluster" not in dict(only(single)["settings"])
+
+
+@pytest.mark.parametrize(
+    ("part", "value"),
+    [("shards", [0]), ("shards", "ab"), ("seconds", float("nan")), ("seconds", "1"), ("clients", -1), ("process", 0.5)],
+)
+def test_workers_that_feddr_has_not_written_are_refused(tmp_path: Path, part: str, value: Any) -> None:
+    method(tmp_path / "run", rows(), {"cluster": CLUSTER | {"workers": [CLUSTER["workers"][0] | {part: value}]}})
+    with pytest.raises(ValueError, match=r"settings.json: is not what feddr has written"):
+        gather([tmp_path / "run"])
 
 
 @pytest.mark.parametrize("clients", [2999, 3000, 3001])

@@ -15,6 +15,7 @@ from feddr.commands import main
 from feddr.config import build, parse, perform
 from feddr.reproduce import FIGURES, Plan, Runs, execute, make, output, rows, serial
 from feddr.reproduce.client_models import with_models
+from feddr.reproduce.runs import answer, receive
 from feddr.tune import RunRecord, RunSpec
 from tests.reproduce.small_figures import TINY, TOML, experiments
 
@@ -71,6 +72,24 @@ def test_going_on_gives_the_numbers_of_a_run_without_a_break(tmp_path: Path) -> 
     make(parts, rest)
     assert numbers(parts) == numbers(whole)
     assert len(numbers(whole)) == 4
+
+
+def test_a_run_that_is_made_elsewhere_is_kept_here(tmp_path: Path) -> None:
+    (tmp_path / "here").mkdir()
+    (tmp_path / "there").mkdir()
+    here, there = plan(tmp_path / "here", (1,)), plan(tmp_path / "there", (1,))
+    make(here, serial)
+
+    def elsewhere(jobs: Iterator[RunSpec]) -> Iterator[RunRecord]:
+        for job in jobs:
+            line = answer(job.dumps())
+            assert not list((tmp_path / "there").glob("runs/*")) or there.runs.get(job.config) is None
+            yield receive(job, line)
+
+    assert make(there, elsewhere) == []
+    assert numbers(there) == numbers(here)
+    kept = [sorted(path.name for path in (tmp_path / name / "runs").iterdir()) for name in ("here", "there")]
+    assert kept[0] == kept[1]
 
 
 def test_a_request_to_stop_begins_no_more(tmp_path: Path) -> None:
@@ -146,6 +165,7 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (["nothing"], f"There is no figure nothing; there are {', '.join(FIGURES)}."),
         (["--seeds", "1,x"], "--seeds must be whole numbers from 0 with commas"),
         (["--data-dir", "nowhere"], "--data-dir must be a folder, nowhere is not."),
+        (["--ray", "local", "--workers", "0"], "--workers 0 makes the runs in this process, got --ray local as well"),
     ],
 )
 def test_the_command_refuses(arguments: list[str], message: str) -> None:

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from feddr.config import ConfigError
+from feddr.engines.workers.connection import versions
 from feddr.tune import Processes, Ray, RunSpec, plan, serial
+from feddr.tune.cluster import OtherVersions, checked
 from tests.tune.small_searches import TOML, raw
 
 FAKE = """
@@ -159,5 +160,12 @@ def test_ray_finds_what_this_process_finds() -> None:
 
 def test_ray_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(ConfigError, match=r"pip install 'feddr\[ray\]'"):
+    with pytest.raises(ModuleNotFoundError, match=r"--ray needs ray, .* pip install 'feddr\[ray\]'"):
         next(Ray("auto")(iter([])))
+
+
+def test_a_machine_with_other_versions_is_refused() -> None:
+    here = versions()
+    assert checked(str.upper, "a job", here) == "A JOB"
+    with pytest.raises(OtherVersions, match=r"has jax .* \(here 0.0.1\); install the same there"):
+        checked(str.upper, "a job", here | {"jax": "0.0.1"})

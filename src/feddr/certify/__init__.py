@@ -2,6 +2,7 @@
 
 Its modules::
 
+    clients        what is measured of the clients of some shards, wherever these are
     measure        the invariant xtilde = sum_i v_i xhat_i, the Lyapunov value and the prox errors of every round
     certificate    which theorem applies, whether its hypotheses hold, and how far below its bound the run was
 """

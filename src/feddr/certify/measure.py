@@ -1,6 +1,5 @@
 """Measurements of a run of FedDR: the invariant gap, the Lyapunov value and the errors of the proximal steps."""
 
-import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -8,8 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from feddr import precision, tree
-from feddr.algorithms import Asynchronous, FedDR, Roles
-from feddr.algorithms.feddr import FedDRClient
+from feddr.algorithms import Asynchronous, FedDR
+from feddr.certify.clients import ClientMeasurer, ClientTerms, NodeSums, bookkeeping
+from feddr.engines.shared.shards import ROOT, Vector, fold
 from feddr.engines.shared.state import Progress, RunState
 from feddr.local import Estimate
 from feddr.problem import Problem, gradient_mapping
@@ -34,20 +34,9 @@ def bookkeeping_gap(problem: Problem, algorithm: FedDR, state: RunState) -> floa
     >>> bookkeeping_gap(problem, algorithm, state)  # at the start the server counts x^0 for everybody
     0.0
     """
-    roles = _roles(problem, algorithm, alpha=algorithm.init == "lazy")
-    total = tree.zeros_like(state.server.xtilde)
-    weight = 0.0
-    x0 = tree.cast(problem.init, np.float64)
-    unheard = algorithm.client(x0, x0).xhat
-    for i, v in enumerate(roles.mean_weights):
-        if i not in state.clients and algorithm.init != "lazy":
-            continue
-        xhat = state.clients[i].xhat if i in state.clients else unheard
-        total = tree.map(lambda a, b, v=v: a + v * np.asarray(b, np.float64), total, xhat)
-        weight += v
-    if not weight:
-        return 0.0
-    return tree.norm(tree.sub(state.server.xtilde, tree.scale(1.0 / weight, total)))
+    measurer = _measurer(problem, algorithm, alpha=algorithm.init == "lazy")
+    sums = fold([ROOT], measurer.counted(state.clients, range(problem.data.num_clients)))
+    return bookkeeping(state.server.xtilde, next((total for _, total in sums), None))
 
 
 def lyapunov(problem: Problem, algorithm: FedDR, state: RunState) -> float:
@@ -66,38 +55,23 @@ def lyapunov(problem: Problem, algorithm: FedDR, state: RunState) -> float:
     >>> lyapunov(problem, algorithm, state) == problem.F(problem.init)
     True
     """
-    return _over_clients(problem, algorithm, state)[0]
+    measurer, xbar = _measurer(problem, algorithm), state.server.xbar
+    terms = measurer(state.clients, xbar, {}, range(problem.data.num_clients), [ROOT])
+    return _value_of(problem, xbar) + float(np.sum(terms.values))
 
 
-def _over_clients(
-    problem: Problem, algorithm: FedDR, state: RunState, mu: Callable[[int], float] | None = None
-) -> tuple[float, list[float]]:
-    """Return V and, given the strong convexity of each subproblem, a bound on each client's error eps_i."""
-    xbar: Tree = state.server.xbar
-    roles = _roles(problem, algorithm)
-    x0 = tree.cast(problem.init, np.float64)
+def _value_of(problem: Problem, xbar: Tree) -> float:
+    """Return g(xbar) in float64."""
     with precision.scope(np.float64):
-        value = float(problem.regulariser.value(xbar))
-    errors = []
-    for i, w in enumerate(problem.client_weights):
-        eta = roles.eta(i)
-        x, y = (state.clients[i].x, state.clients[i].y) if i in state.clients else (x0, x0)
-        x = tree.cast(x, np.float64)
-        f, gradient = problem.client_value_and_gradient(i, x)
-        step = tree.sub(xbar, x)
-        slope = sum(float(np.vdot(a, b)) for a, b in zip(tree.leaves(gradient), tree.leaves(step), strict=True))
-        value += w * (f + slope + tree.norm(step) ** 2 / (2 * eta))
-        if mu is not None:
-            # phi is mu-strongly convex, so ||x - prox|| <= ||grad phi(x)|| / mu.
-            phi = tree.map(lambda d, a, b, eta=eta: d + (a - np.asarray(b, np.float64)) / eta, gradient, x, y)
-            errors.append(tree.norm(phi) / mu(i))
-    return float(value), errors
+        return float(problem.regulariser.value(xbar))
 
 
-def _roles(problem: Problem, algorithm: FedDR, *, alpha: bool = False) -> Roles:
+def _measurer(problem: Problem, algorithm: FedDR, *, alpha: bool = False) -> ClientMeasurer:
+    """Return what measures clients where nothing is known of their curvature and of who takes part."""
     if algorithm.eta == "auto" or (alpha and algorithm.alpha == "auto"):
         raise ValueError(f"A measurement needs the step sizes of a run, got {algorithm}; give result.algorithm.")
-    return Roles(algorithm, problem.client_weights)
+    n = problem.data.num_clients
+    return ClientMeasurer(problem, algorithm, np.zeros(n), np.ones(n))
 
 
 class Measurement(NamedTuple):
@@ -156,6 +130,11 @@ def measurements_for(problem: Problem, algorithm: Any, sampling: Sampling) -> "R
     """
     if not isinstance(algorithm, FedDR) or isinstance(algorithm, Asynchronous):
         raise ValueError(f"Certificates are for FedDR, whose theorems are known, got {algorithm}; leave certify out.")
+    if not isinstance(problem, Problem):
+        raise ValueError(
+            f"Certificates need a loss written in JAX, got a {type(problem).__name__}; leave certify out, or use "
+            "feddr.models.from_torch."
+        )
     return RoundMeasurements(problem, algorithm, smoothness(problem), sampling.probabilities(problem.data.num_clients))
 
 
@@ -184,9 +163,10 @@ class RoundMeasurements:
         self, problem: Problem, algorithm: FedDR, smoothness: Smoothness, probabilities: NDArray[np.float64]
     ) -> None:
         self.problem, self.algorithm, self.smoothness = problem, algorithm, smoothness
-        self.probabilities = probabilities
-        self.roles = _roles(problem, algorithm)
-        self.clients: dict[int, FedDRClient] = {}
+        self.measurer = ClientMeasurer(problem, algorithm, smoothness.lowers, probabilities)
+        self.roles = self.measurer.roles
+        self.elsewhere: MeasuresRound | None = None
+        self.models: dict[int, Tree] = {}
         self.updates: dict[int, int] = {}
         self.rounds: list[Measurement] = []
         self.xbar: Tree = problem.init
@@ -197,18 +177,30 @@ class RoundMeasurements:
         """Measure the round that has just ended."""
         state = progress.state
         self.xbar, self.met = state.server.xbar, state.met
-        value, errors = _over_clients(self.problem, self.algorithm, state, self._mu)
-        F, mapping = self._at_xbar()
-        gap = bookkeeping_gap(self.problem, self.algorithm, state) / (1.0 + tree.norm(state.server.xtilde))
+        terms = [self._here(state)] if self.elsewhere is None else self.elsewhere(progress.round, self.xbar)
+        values, errors = (np.concatenate(parts) for parts in ([t.values for t in terms], [t.errors for t in terms]))
+        (objective,) = _total([sums for t in terms for sums in t.objective])
+        counted = next(iter(_total([sums for t in terms for sums in t.counted])), None)
+        g = _value_of(self.problem, self.xbar)
+        eta, gradient = float(self.roles.server.eta), tree.unravel(objective[1:], self.xbar)
+        mapping = tree.norm(gradient_mapping(self.problem.regulariser, self.xbar, gradient, eta))
+        gap = bookkeeping(state.server.xtilde, counted) / (1.0 + tree.norm(state.server.xtilde))
         squares = float(np.dot(self.roles.mean_weights, np.square(errors)))
-        relative, taken = self._relative(state, errors), sum(state.updates.values()) - sum(self.updates.values())
+        taken = sum(state.updates.values()) - sum(self.updates.values())
+        measured = mapping, float(objective[0]) + g, g + float(np.sum(values)), squares, gap
         counts = float(progress.asked), float(progress.asked - taken)
-        self.rounds.append(Measurement(mapping, F, value, squares, gap, relative, *counts))
-        self.clients, self.updates = dict(state.clients), dict(state.updates)
+        self.rounds.append(Measurement(*measured, max(t.relative for t in terms), *counts))
+        self._remember(state)
 
-    def attach(self, state: RunState) -> None:
-        """Follow the state of a run, from which ``load_state_dict`` takes what a checkpoint has elsewhere."""
-        self.state = state
+    def attach(self, state: RunState, elsewhere: "MeasuresRound | None" = None) -> None:
+        """Follow the state of a run, from which ``load_state_dict`` takes what a checkpoint has elsewhere.
+
+        Parameters
+        ----------
+        elsewhere
+            From the round and xbar to what was measured of all clients, in order, where they are not here.
+        """
+        self.state, self.elsewhere = state, elsewhere
 
     def state_dict(self) -> dict[str, NDArray[Any]]:
         """Return the measurements as arrays, for a checkpoint."""
@@ -216,29 +208,27 @@ class RoundMeasurements:
 
     def load_state_dict(self, arrays: dict[str, NDArray[Any]]) -> None:
         """Become what ``state_dict`` was called on; the state that is followed must have been loaded before."""
-        state = self.state
         self.rounds = [Measurement(*row) for row in arrays["rounds"].tolist()]
-        self.clients, self.updates = dict(state.clients), dict(state.updates)
-        self.xbar, self.met = state.server.xbar, state.met
+        self.xbar, self.met = self.state.server.xbar, self.state.met
+        self._remember(self.state)
 
-    def _at_xbar(self) -> tuple[float, float]:
-        """Return F and ||G_eta|| at xbar over all clients, whom V is over, too."""
-        g, eta = self.problem.regulariser, float(self.roles.server.eta)
-        f, gradient = self.problem.value_and_gradient(self.xbar)
-        with precision.scope(np.float64):
-            F = f + float(g.value(self.xbar))
-        return F, tree.norm(gradient_mapping(g, self.xbar, gradient, eta))
+    def _here(self, state: RunState) -> ClientTerms:
+        """Measure the clients, whose states are all in this process."""
+        moved = [i for i in state.clients if state.updates[i] != self.updates.get(i, 0)]
+        before = {i: self.models.get(i, self.problem.init) for i in moved}
+        return self.measurer(state.clients, self.xbar, before, range(self.problem.data.num_clients), [ROOT])
 
-    def _relative(self, state: RunState, errors: list[float]) -> float:
-        worst = 0.0
-        for i, c in state.clients.items():
-            before = self.clients.get(i)
-            if state.updates[i] != self.updates.get(i, 0):
-                moved = tree.norm(tree.increment(c.x, self.problem.init if before is None else before.x))
-                reached = errors[i] ** 2 / (self.probabilities[i] * moved**2) if moved else math.inf
-                worst = max(worst, float(reached) if errors[i] else 0.0)
-        return worst
+    def _remember(self, state: RunState) -> None:
+        """Remember where the clients are, as long as it is this process that has them."""
+        self.updates = dict(state.updates)
+        if self.elsewhere is None:
+            self.models = {i: c.x for i, c in state.clients.items()}
 
-    def _mu(self, i: int) -> float:
-        mu = 1.0 / self.roles.eta(i) + min(float(self.smoothness.lowers[i]), 0.0)
-        return mu if mu > 0 else math.nan
+
+MeasuresRound = Callable[[int, Tree], list[ClientTerms]]
+"""From a round that has just ended and its xbar to the terms of all clients, in their order."""
+
+
+def _total(sums: NodeSums) -> list[Vector]:
+    """Return the sum over all shards, given those of nodes in order; empty where there is nothing to add."""
+    return [total for _, total in fold([ROOT], sums)]

@@ -22,7 +22,7 @@ from feddr.validation.messages import reason
 UsageError: Any = typer.BadParameter.__base__
 """Wrong words on the command line: click's class where typer is built on click, and typer's own from 0.26 on."""
 
-EXTRAS = {"flwr": "flower", "cryptography": "flower", "grpc": "flower"}
+EXTRAS = {"flwr": "flower", "cryptography": "flower", "grpc": "flower", "ray": "ray"}
 """Modules that a command may need, and the extra that installs them."""
 
 

@@ -1,6 +1,7 @@
 """The command ``feddr reproduce``: the paper's experiments again, with every method measured at the same point."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -33,6 +34,9 @@ def reproduce(
     workers: Annotated[
         int | None, typer.Option(metavar="N", min=0, help="Runs at a time, one a core by default; 0: in this process.")
     ] = None,
+    ray: Annotated[
+        str | None, typer.Option(metavar="ADDRESS", help="Make the runs on this Ray cluster; local starts one here.")
+    ] = None,
     show: Annotated[bool, typer.Option("--list", help="Say what there is and what is left to do, and end.")] = False,
     quiet: Quiet = False,
 ) -> None:
@@ -54,7 +58,10 @@ def reproduce(
     if show:
         _list(plan)
         return
-    raise typer.Exit(_execute(plan, everything, folder, workers, quiet))
+    if ray is not None and workers == 0:
+        raise ValueError(f"--workers 0 makes the runs in this process, got --ray {ray} as well; drop one of them.")
+    with _executor(ray, workers) as (executor, count):
+        raise typer.Exit(_execute(plan, everything, folder, executor, count, quiet))
 
 
 def _list(plan: "Plan") -> None:
@@ -71,11 +78,11 @@ def _list(plan: "Plan") -> None:
             typer.echo(f"  {row.title}: {', '.join(row.lines)}")
 
 
-def _execute(plan: "Plan", everything: "Plan", folder: Path, workers: int | None, quiet: bool) -> int:
+def _execute(plan: "Plan", everything: "Plan", folder: Path, executor: "Executor", count: int, quiet: bool) -> int:
+    """Make the missing runs, so many at a time, draw the figures, and return the exit code."""
     from feddr.reproduce import FIGURES, make, output, standings
     from feddr.reproduce.view import announce, view
 
-    executor, count = _executor(workers)
     console = messages(quiet)
     left = len(plan.missing())
     _prepare([folder / "runs", *(folder / name for name in plan.rows)])
@@ -108,16 +115,26 @@ def _prepare(folders: Sequence[Path]) -> None:
             folder.mkdir(parents=True, exist_ok=True)
 
 
-def _executor(workers: int | None) -> "tuple[Executor, int]":
+@contextmanager
+def _executor(ray: str | None, workers: int | None) -> "Iterator[tuple[Executor, int]]":
+    """Give who makes the runs, and how many at a time; the connection to a cluster is open until the last one."""
     from feddr.reproduce import serial
-    from feddr.reproduce.runs import COMMAND
+    from feddr.reproduce.runs import COMMAND, answer, receive
     from feddr.storage.limits import cores
     from feddr.tune import Processes
 
-    if workers == 0:
-        return serial, 1
-    count = workers or cores()
-    return Processes(count, COMMAND), count
+    if ray is not None:
+        from feddr.engines.workers.connection import connected
+        from feddr.tune import Ray, cluster
+
+        with connected(ray, workers or 1, "--ray", cluster.OBJECT_STORE) as connection:
+            count = workers or cluster.cores(connection)
+            yield Ray(ray, count, answer, receive), count
+    elif workers == 0:
+        yield serial, 1
+    else:
+        count = workers or cores()
+        yield Processes(count, COMMAND), count
 
 
 def _seeds(text: str) -> tuple[int, ...]:

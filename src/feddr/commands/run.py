@@ -170,13 +170,8 @@ def _connected(options: RunOptions) -> Iterator[None]:
     if options.cluster is None:
         yield
         return
-    from feddr.engines.workers.fleet import connected
+    from feddr.engines.workers.connection import connected
 
-    try:
-        import ray
-    except ImportError:
-        raise ConfigError("--ray needs Ray, which is not installed; pip install 'feddr[ray]'.") from None
-    del ray
     with connected(options.cluster.address, (options.cluster.workers or 1) * (options.threads or 1)):
         yield
 

@@ -21,7 +21,8 @@ TABLE: Mapping[str, tuple[str, Sequence[str]]] = {
     "data": (
         "feddr.datasets",
         [
-            *("bundled", "csv", "femnist", "heart_disease", "leaf", "libsvm", "mnist", "synthetic", "synthetic_iid"),
+            *("bundled", "client_files", "csv", "femnist", "heart_disease", "leaf", "libsvm", "mnist", "synthetic"),
+            "synthetic_iid",
         ],
     ),
     "model": ("feddr.models", ["cnn", "linear", "lstm", "mlp", "resnet", "softmax", "transformer"]),

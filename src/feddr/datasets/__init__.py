@@ -9,6 +9,7 @@ Data sets::
     heart_disease    patients of four hospitals
     libsvm           files in the format of LIBSVM
     tables           csv: a column names the client of each row
+    client_files     a file for each client, read when the client takes part
     bundled          small sets that come with scikit-learn
 
 What they are made of::
@@ -22,6 +23,7 @@ What they are made of::
 
 from feddr.data import partition as partition
 from feddr.datasets.bundled import bundled
+from feddr.datasets.client_files import client_files
 from feddr.datasets.femnist import femnist
 from feddr.datasets.heart_disease import heart_disease
 from feddr.datasets.leaf import leaf
@@ -32,6 +34,7 @@ from feddr.datasets.tables import csv
 
 __all__ = [
     "bundled",
+    "client_files",
     "csv",
     "femnist",
     "heart_disease",

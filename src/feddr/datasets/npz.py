@@ -4,9 +4,11 @@ import math
 import warnings
 import zipfile
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from tokenize import TokenError
+from typing import IO
 
 import numpy as np
 from numpy.lib import format as npy
@@ -29,6 +31,21 @@ def read_npz(path: Path, names: Iterable[str]) -> dict[str, NDArray[np.generic]]
     An array is read only if the directory of the zip and the header of the array agree about its size, and if all of
     them together have at most ``files.LIMIT`` bytes.
     """
+    with _members(path, names) as (archive, members):
+        _check_sizes(path, list(members.values()))
+        return {name: _array(path, archive, info) for name, info in members.items()}
+
+
+def rows(path: Path, name: str) -> int:
+    """Return how many rows an array of an npz file has, by its header alone."""
+    with _members(path, [name]) as (archive, members), archive.open(members[name]) as file:
+        shape, _, _ = _header(path, members[name], file)
+    return shape[0] if shape else 0
+
+
+@contextmanager
+def _members(path: Path, names: Iterable[str]) -> Iterator[tuple[zipfile.ZipFile, dict[str, zipfile.ZipInfo]]]:
+    """Open an npz file and give where the named arrays are in it."""
     try:
         with files.opened(path) as file, zipfile.ZipFile(file) as archive:
             members = {info.filename: info for info in archive.infolist()}
@@ -36,9 +53,7 @@ def read_npz(path: Path, names: Iterable[str]) -> dict[str, NDArray[np.generic]]
             if missing:
                 has = ", ".join(sorted(name.removesuffix(".npy") for name in members)) or "nothing"
                 raise ValueError(f"{path}: needs an array {missing[0]}, it has {has}.")
-            wanted = {name: members[f"{name}.npy"] for name in names}
-            _check_sizes(path, list(wanted.values()))
-            return {name: _array(path, archive, info) for name, info in wanted.items()}
+            yield archive, {name: members[f"{name}.npy"] for name in names}
     except (zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError) as error:
         raise ValueError(f"{path}: not a sound npz file ({error}); fetch it again.") from None
 
@@ -57,15 +72,21 @@ def _check_sizes(path: Path, members: list[zipfile.ZipInfo]) -> None:
             )
 
 
+def _header(path: Path, info: zipfile.ZipInfo, file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[np.generic]]:
+    """Return shape, order and type of an array, whose numbers come next in the file."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # headers of Python 2, which are as good
+            shape, fortran, dtype = HEADERS[npy.read_magic(file)](file)
+    except (KeyError, ValueError, TokenError, RecursionError, MemoryError) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise ValueError(f"{path}: {info.filename} is not an array of NumPy ({reason}).") from None
+    return shape, fortran, dtype
+
+
 def _array(path: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> NDArray[np.generic]:
     with archive.open(info) as file:
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", UserWarning)  # headers of Python 2, which are as good
-                shape, fortran, dtype = HEADERS[npy.read_magic(file)](file)
-        except (KeyError, ValueError, TokenError, RecursionError, MemoryError) as error:
-            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-            raise ValueError(f"{path}: {info.filename} is not an array of NumPy ({reason}).") from None
+        shape, fortran, dtype = _header(path, info, file)
         if dtype.hasobject:
             raise ValueError(
                 f"{path}: {info.filename} holds Python objects, which are never loaded; save arrays of numbers."

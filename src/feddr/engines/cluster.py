@@ -19,7 +19,8 @@ from feddr.engines.shared.pieces import Layout
 from feddr.engines.shared.progress import ShowProgress, speaks
 from feddr.engines.shared.rounds import RoundsRequest, play
 from feddr.engines.shared.state import Callback
-from feddr.engines.workers.fleet import Fleet, actor_options, connected
+from feddr.engines.workers.connection import connected
+from feddr.engines.workers.fleet import Fleet, actor_options
 from feddr.engines.workers.part import part_of
 from feddr.engines.workers.placement import assign_shards, loads
 from feddr.engines.workers.run import ClusterRun
@@ -82,7 +83,7 @@ def simulate_cluster(
     client_memory
         Bytes of the clients' states that each worker keeps in memory.
     certify
-        Refused: a certificate looks at the state of every client after every round, and these stay with their workers.
+        As in ``simulate``: each worker measures its clients and sends sums, and two numbers for each of them.
     checkpoint
         As in ``simulate``, which can resume from what is saved here, and the other way round.
 
@@ -113,11 +114,6 @@ def simulate_cluster(
         *(Full() if sampling is None else sampling, seed, precision, evaluate_every, personal, client_memory),
         *(on_bad_client, speaks(progress, verbose), metrics, per_client, stop_when),
     )
-    if certify:
-        raise ValueError(
-            "A certificate needs the state of every client after every round, which simulate_cluster leaves with its "
-            "workers, got certify=True; use simulate."
-        )
     workers = None if workers is None else scalars.whole("workers", workers, 1)
     threads = None if threads is None else scalars.whole("threads", threads, 1)
 
@@ -125,7 +121,7 @@ def simulate_cluster(
     def there(problem: Any, algorithm: Algorithm) -> Iterator[ClusterRun]:
         with connected(address, (workers or 1) * (threads or 1)) as ray:
             count, each = _sizes(ray, workers, threads, plain=not isinstance(problem, Problem))
-            duty = Duty(algorithm, local, options, Layout.of(problem.data), mean_work(problem, local))
+            duty = Duty(algorithm, local, options, Layout.of(problem.data), mean_work(problem, local), certify)
             fleet = Fleet(ray, duty, functools.partial(part_of, problem), each, actor_options(each, resources))
             try:
                 load = loads(problem, options.sampling.probabilities(problem.data.num_clients))
@@ -136,7 +132,7 @@ def simulate_cluster(
             finally:
                 fleet.close()
 
-    request = RoundsRequest(rounds, init, callback, False, Clock.of(clock), Checkpoint.of(checkpoint), progress)
+    request = RoundsRequest(rounds, init, callback, certify, Clock.of(clock), Checkpoint.of(checkpoint), progress)
     return play(problem, algorithm, local, options, request, there)
 
 

@@ -5,6 +5,7 @@ The modules::
     gather        from run folders to the values that a page shows
     clients       the table of clients: samples, participation, staleness
     client_metrics    how each client fares with the global model
+    placement     the workers of a cluster: machines, shards, time
     program       source code that repeats a run started from Python
     page          the HTML file, with its style, script and data inside
     live          a local HTTP server whose page follows a run

@@ -19,6 +19,7 @@ from feddr.report import reading
 from feddr.report.client_metrics import client_metrics
 from feddr.report.clients import federation, taking_part
 from feddr.report.formatting import words
+from feddr.report.placement import placement
 from feddr.report.program import program
 from feddr.runs import stored
 from feddr.runs.folder import CHECKPOINTS, CONFIG, PROGRESS
@@ -26,7 +27,7 @@ from feddr.storage import limits
 
 HISTORY, SETTINGS, CERTIFICATE, LOG = "history.csv", "settings.json", "certificate.json", "log.jsonl"
 
-HIDDEN = ("name", "algorithm", "rules")
+HIDDEN = ("name", "algorithm", "rules", "cluster")
 """Settings of a single run that the page has elsewhere, or that mean nothing to a person."""
 
 MOST_ROWS = 2000
@@ -159,12 +160,15 @@ def _common(folder: Path, history: Path, label: str) -> dict[str, Any]:
     with reading.reading(history):
         rows = read_rows(history)
     settings = reading.table(folder / SETTINGS) or _started(folder / LOG)
+    with reading.reading(folder / SETTINGS):
+        placed = placement(settings.get("cluster"))
     return {
         "label": label,
         "rows": len(rows),
         "columns": _columns(rows),
         "metrics": _asked(rows),
         "settings": settings,
+        "placement": placed,
         "certificate": reading.table(folder / CERTIFICATE) or None,
         "participation": taking_part(folder, settings.get("clients")),
         "client_metrics": client_metrics(folder),

@@ -11,7 +11,7 @@ UPLOT = "vendor/uplot"
 STYLES = ("colours", "style", "cards", "controls", "tables", "charts", "fares", "phone")
 SCRIPTS = (
     *("text", "series", "scales", "charts", "hover", "controls", "summary", "heat", "bars", "clients", "fares"),
-    *("certificate", "settings", "main"),
+    *("certificate", "placement", "settings", "main"),
 )
 """Assets, in the order in which they need each other."""
 

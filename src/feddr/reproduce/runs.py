@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from feddr.config.labels import OWN, entries
-from feddr.history import History
+from feddr.history import COLUMNS, History, Row
 from feddr.storage import atomic, untrusted
 from feddr.theory import fixed_work
 from feddr.tune import pool
@@ -142,6 +142,40 @@ def execute(job: RunSpec) -> RunRecord:
     ('finished', 'finished')
     """
     record, rows = attempt(job, _with_own_models)
+    return _kept(job, record, rows)
+
+
+def answer(line: str) -> str:
+    """Make the run of a line of JSON and keep nothing; return its record and its history, also as a line.
+
+    This is what machines of a Ray cluster do, which need not share a disk; ``receive`` keeps the answer.
+
+    Examples
+    --------
+    >>> import tempfile, feddr
+    >>> tables = feddr.config.EXAMPLE | {"rounds": 1, "seed": 0, "algorithm": {"name": "FedAvg"}}
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     runs = Runs(Path(folder))
+    ...     job = runs.job("FedAvg", tables)
+    ...     line = answer(job.dumps())
+    ...     before, record, run = runs.get(tables), receive(job, line), runs.get(tables)
+    >>> before is None, record.status, run.status
+    (True, 'finished', 'finished')
+    """
+    record, rows = attempt(RunSpec.loads(line), _with_own_models)
+    return json.dumps({"record": record.dumps(), "rows": [row.to_dict() for row in rows]})
+
+
+def receive(job: RunSpec, line: str) -> RunRecord:
+    """Keep the run that ``answer`` has made of a job, and return its record."""
+    fields = json.loads(line)
+    known = [{name: row.pop(name) for name in COLUMNS} for row in fields["rows"]]
+    rows = [Row(**columns, metrics=metrics) for columns, metrics in zip(known, fields["rows"], strict=True)]
+    return _kept(job, RunRecord.loads(fields["record"]), rows)
+
+
+def _kept(job: RunSpec, record: RunRecord, rows: list[Row]) -> RunRecord:
+    """Keep a run, unless it failed by accident, and return its record."""
     if record.status not in ("refused", "failed"):
         _keep(job, History(rows), record)
     return record

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from feddr.engines import cluster
-from feddr.engines.workers import fleet
+from feddr.engines.workers import connection
 from feddr.engines.workers.fleet import Fleet, Member
 from feddr.engines.workers.placement import Range
 from feddr.engines.workers.worker import Worker
@@ -18,9 +18,10 @@ FLEETS: list["InProcess"] = []
 
 
 class InProcess(Fleet):
-    """A fleet whose actors are workers; ``deaths`` are the calls of ``round``, by number, in which a worker dies."""
+    """A fleet whose actors are workers; ``deaths`` are the calls of ``lethal``, by number, in which a worker dies."""
 
     deaths: Mapping[int, int] = {}
+    lethal = "round"
     joined = 0
 
     def start(self, shards: list[Range]) -> None:
@@ -48,11 +49,11 @@ class InProcess(Fleet):
 
     def ask(self, calls: Mapping[int, tuple[Any, ...]]) -> dict[int, Any]:
         """Call workers one after the other; one that dies has computed, and nobody hears of it."""
-        self.rounds += any(call[0] == "round" for call in calls.values())
+        self.rounds += any(call[0] == self.lethal for call in calls.values())
         found = {}
         for j, call in calls.items():
             answer = self.tell(j, *call)
-            if call[0] == "round" and self.deaths.get(self.rounds) == j:
+            if call[0] == self.lethal and self.deaths.get(self.rounds) == j:
                 self.members[j].actor = self._worker(self.members[j].shards)
                 self.members[j].replaced += 1
                 self.restore(j)
@@ -71,9 +72,9 @@ class InProcess(Fleet):
 
 
 @contextmanager
-def without_ray(address: str | None, cpus: int) -> Iterator[Any]:
+def without_ray(address: str | None, cpus: int, *more: Any) -> Iterator[Any]:
     """Stand in for a connection to Ray: objects stay what they are."""
-    del address, cpus
+    del address, cpus, more
     yield SimpleNamespace(put=lambda value: value, nodes=lambda: [{"Alive": True, "Resources": {"CPU": 64.0}}])
 
 
@@ -82,8 +83,9 @@ def in_process(monkeypatch: pytest.MonkeyPatch) -> type[InProcess]:
     """Let ``simulate_cluster`` have its workers in this process."""
     FLEETS.clear()
     monkeypatch.setattr(InProcess, "deaths", {})
+    monkeypatch.setattr(InProcess, "lethal", "round")
     monkeypatch.setattr(InProcess, "joined", 0)
     monkeypatch.setattr(cluster, "Fleet", InProcess)
     monkeypatch.setattr(cluster, "connected", without_ray)
-    monkeypatch.setattr(fleet, "connected", without_ray)
+    monkeypatch.setattr(connection, "connected", without_ray)
     return InProcess

@@ -6,8 +6,10 @@ import jax
 import numpy as np
 
 import feddr
+from feddr.certify import certificate
 from feddr.history import COLUMNS
 from tests.conftest import make_classes
+from tests.nonconvex_problems import make
 
 
 def problem(clients: int = 70, seed: int = 0) -> feddr.Problem:
@@ -52,3 +54,27 @@ def assert_equal(one: Any, other: Any) -> None:
     for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True):
         assert np.asarray(a).dtype == np.asarray(b).dtype
         np.testing.assert_array_equal(a, b)
+
+
+def certified(engine: Any, rounds: int = 3, init: str = "lazy", **changes: Any) -> feddr.Result:
+    """Run with a certificate, on a problem whose clients differ in size and have step sizes of their own."""
+    one = make(0, g=feddr.prox.L1(0.01), sizes=(5, 9) * 5, weights="samples")
+    algorithm = feddr.FedDR(eta=[0.02 + 0.001 * i for i in range(10)], alpha=1.2, init=init)
+    scheme = feddr.sampling.Full() if init == "full" else feddr.sampling.Uniform(4)
+    common: dict[str, Any] = {
+        "local": feddr.local.Accelerated(tol=1e-6),
+        "certify": True,
+        "precision": "float64",
+        "seed": 1,
+        "progress": False,
+    }
+    return engine(one, algorithm, rounds=rounds, sampling=scheme, **common | changes)
+
+
+def assert_same_certificate(one: feddr.Result, other: feddr.Result) -> None:
+    """Compare what was measured in every round bit for bit, and what is made of it."""
+    assert one.watch is not None
+    assert other.watch is not None
+    assert len(one.watch.rounds) == len(other.watch.rounds)
+    np.testing.assert_array_equal(np.array(one.watch.rounds), np.array(other.watch.rounds))
+    assert certificate(one).to_dict() == certificate(other).to_dict()

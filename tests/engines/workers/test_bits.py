@@ -7,9 +7,17 @@ import numpy as np
 import pytest
 
 import feddr
+from feddr.certify import certificate
 from feddr.engines.workers import run as run_module
 from tests.engines.workers.in_process import FLEETS, InProcess, in_process
-from tests.engines.workers.small_runs import arguments, assert_equal, assert_same, problem
+from tests.engines.workers.small_runs import (
+    arguments,
+    assert_equal,
+    assert_same,
+    assert_same_certificate,
+    certified,
+    problem,
+)
 
 __all__ = ["in_process"]
 
@@ -64,6 +72,20 @@ def test_samples_on_demand() -> None:
     assert_same(feddr.simulate(one, FEDDR, **common), feddr.simulate_cluster(one, FEDDR, workers=2, **common))
 
 
+def test_samples_in_files(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    for i in range(20):
+        x, y = rng.normal(size=(3, 4)).astype(np.float32), rng.integers(0, 3, 3)
+        np.savez(tmp_path / f"{i:02}.npz", x=x, y=y)
+    data = feddr.datasets.client_files(str(tmp_path / "*.npz"), panel=5)
+    one = feddr.Problem.classification(feddr.models.mlp([4, 5, 3]), data)
+    common = arguments(sampling=feddr.sampling.Uniform(6), rounds=2, personal=False)
+    assert_same(feddr.simulate(one, FEDDR, **common), feddr.simulate_cluster(one, FEDDR, workers=2, **common))
+    (tmp_path / "03.npz").unlink()
+    with pytest.raises(ValueError, match=r"Client 3 needs the file .*03.npz, which is not there; on a cluster"):
+        feddr.simulate_cluster(one, FEDDR, workers=2, **common | {"sampling": feddr.sampling.Full()})
+
+
 @pytest.mark.parametrize("checkpoint", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_a_worker_that_dies_in_mid_round_changes_no_bit(
     checkpoint: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -105,6 +127,17 @@ def test_runs_resume_from_each_others_checkpoints(tmp_path: Path) -> None:
         assert_equal(dict(found.state.clients), dict(expected.state.clients))
 
 
+def test_a_callback_sees_how_busy_workers_are() -> None:
+    seen: list[Any] = []
+    run = feddr.simulate_cluster(
+        problem(), FEDDR, workers=2, callback=lambda report: seen.append(report.workers), **arguments(rounds=2)
+    )
+    assert all(len(load.busy) == 2 and all(0 <= share <= 1 for share in load.busy) for load in seen)
+    assert seen[0].busy == (0.0, 0.0)
+    assert 0 < sum(seen[-1].busy) <= 1, "in this process they compute one after the other"
+    assert 0 < seen[0].bytes < seen[1].bytes <= run.settings["cluster"]["bytes"]
+
+
 def test_a_client_that_sends_nothing_finite_is_named_or_skipped_alike() -> None:
     one = problem()
     one.data.train.samples["x"][one.data.train.offsets[5]] = np.inf
@@ -117,6 +150,28 @@ def test_a_client_that_sends_nothing_finite_is_named_or_skipped_alike() -> None:
     assert errors[0] == errors[1]
 
 
-def test_certificates_are_refused() -> None:
-    with pytest.raises(ValueError, match="use simulate"):
-        feddr.simulate_cluster(problem(), FEDDR, certify=True, **arguments())
+@pytest.mark.parametrize("init", ["lazy", pytest.param("full", marks=pytest.mark.slow)])
+def test_workers_certify_with_the_bits_of_one_machine(init: str) -> None:
+    expected = certified(feddr.simulate, init=init)
+    assert certificate(expected).bound > 0
+    for workers in (2, 3):
+        there = certified(feddr.simulate_cluster, init=init, workers=workers)
+        assert len(FLEETS[-1].members) == workers
+        assert_same_certificate(expected, there)
+
+
+def test_a_worker_that_dies_while_it_measures_changes_no_certificate(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The measurement of a round needs the models before it, which its new worker computes again."""
+    monkeypatch.setattr(InProcess, "lethal", "measure")
+    monkeypatch.setattr(InProcess, "deaths", {2: 0, 4: 1})
+    there = certified(feddr.simulate_cluster, workers=2)
+    assert [member.replaced for member in FLEETS[-1].members] == [1, 1]
+    assert_same_certificate(certified(feddr.simulate), there)
+
+
+@pytest.mark.slow
+def test_certificates_resume_on_workers(tmp_path: Path) -> None:
+    certified(feddr.simulate, rounds=2, checkpoint=feddr.Checkpoint(tmp_path / "kept", every=1))
+    resumed = feddr.Checkpoint(tmp_path / "kept", every=1, resume=True)
+    there = certified(feddr.simulate_cluster, rounds=4, workers=2, checkpoint=resumed)
+    assert_same_certificate(certified(feddr.simulate, rounds=4), there)

@@ -11,13 +11,20 @@ from typing import Any
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 import feddr
+from feddr import reproduce
+from feddr.commands import main
+from feddr.config import ConfigError
 from feddr.engines import cluster
+from feddr.engines.workers import connection, placement
 from feddr.engines.workers import fleet as fleets
-from feddr.engines.workers import placement
 from feddr.engines.workers import run as run_module
-from tests.engines.workers.small_runs import arguments, assert_same, problem
+from feddr.history import History
+from feddr.tune import Ray, RunSpec
+from tests.engines.workers.small_runs import arguments, assert_same, assert_same_certificate, certified, problem
+from tests.reproduce.small_figures import TINY, experiments
 
 ray = pytest.importorskip("ray", reason="pip install 'feddr[ray]'")
 
@@ -86,6 +93,12 @@ def test_workers_on_two_nodes_have_the_bits_of_one_machine(workers: int) -> None
         common = arguments(precision=precision)
         found = feddr.simulate_cluster(problem(), FEDDR, workers=workers, threads=1, **common)
         assert_same(feddr.simulate(problem(), FEDDR, **common), found)
+
+
+@pytest.mark.usefixtures("two_nodes")
+def test_certificates_of_workers_on_two_nodes_have_the_bits_of_one_machine() -> None:
+    there = certified(feddr.simulate_cluster, workers=3, threads=1)
+    assert_same_certificate(certified(feddr.simulate), there)
 
 
 @pytest.mark.usefixtures("two_nodes")
@@ -176,8 +189,8 @@ def test_a_driver_that_is_killed_resumes_here(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("two_nodes")
 def test_other_versions_are_refused_with_their_names(monkeypatch: pytest.MonkeyPatch) -> None:
-    there = fleets.versions()
-    monkeypatch.setattr(fleets, "versions", lambda: there | {"jax": "0.0.1", "Python": "2.7"})
+    there = connection.versions()
+    monkeypatch.setattr(connection, "versions", lambda: there | {"jax": "0.0.1", "Python": "2.7"})
     with pytest.raises(ValueError, match=r"Python .* \(here 2.7\), jax .* \(here 0.0.1\); install the same there"):
         feddr.simulate_cluster(problem(), FEDDR, workers=1, threads=1, **arguments())
 
@@ -186,3 +199,29 @@ def test_other_versions_are_refused_with_their_names(monkeypatch: pytest.MonkeyP
 def test_more_workers_than_cores_are_refused() -> None:
     with pytest.raises(ValueError, match="got 6 of 1 threads"):
         feddr.simulate_cluster(problem(), FEDDR, workers=6, threads=1, **arguments())
+
+
+@pytest.mark.usefixtures("two_nodes")
+def test_runs_of_the_reproduction_are_tasks_of_ray(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("feddr.experiments.PAPER", experiments(tmp_path))
+    monkeypatch.setattr(reproduce, "FIGURES", {"tiny": TINY})
+    kept = []
+    for name, more in (("here", ["--workers", "0"]), ("there", ["--ray", "auto"])):
+        command = ["reproduce", "tiny", "--seeds", "3", "--out", str(tmp_path / name), *more]
+        result = CliRunner().invoke(main.app, command)
+        assert result.exit_code == 0, result.output
+        runs = sorted((tmp_path / name / "runs").glob("*.csv"))
+        kept.append({path.name: History.from_csv(path).column("F") for path in runs})
+    assert "2 to make, about" in result.stderr
+    assert "with 5 at a time" in result.stderr
+    assert kept[0] == kept[1]
+    assert len(kept[0]) == 2
+
+
+@pytest.mark.usefixtures("two_nodes")
+def test_tasks_on_machines_with_other_versions_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    there = connection.versions()
+    monkeypatch.setattr("feddr.tune.cluster.versions", lambda: there | {"jax": "0.0.1"})
+    job = RunSpec("FedDR", 0, 1, {}, {"name": "none"}, "F", "last")
+    with pytest.raises(ConfigError, match=r"jax .* \(here 0.0.1\); install the same there"):
+        list(Ray("auto")(iter([job])))

@@ -49,7 +49,7 @@ class RoundPace:
         return {
             "round": f"{report.round}/{report.rounds}{skipped}",
             "metrics": f"at {self.row.round}: {self.metrics}",
-            "speed": self.speed,
+            "speed": ", ".join(word for word in (self.speed, str(report.workers or "")) if word),
         }
 
     @property

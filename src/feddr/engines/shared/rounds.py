@@ -81,7 +81,7 @@ def play(
         rounds_clock = None if clock is None else RoundClock(run, clock)
         parts: dict[str, Stateful] = {} if rounds_clock is None else {"clock": rounds_clock}
         if measurements is not None:
-            measurements.attach(run.state)
+            measurements.attach(run.state, run.measures(measurements.smoothness.lowers))
             parts["watch"] = measurements
         same = {} if where is None else identity(problem, algorithm, local, options, engine)
         with CheckpointManager(where, run, parts, same) as checkpoints:
@@ -92,7 +92,7 @@ def play(
                 if k % options.evaluate_every == 0 or k == rounds or over:
                     row = run.evaluate(k, **(rounds_clock.columns() if rounds_clock else {}))
                     over = stopper.reached(run.recorder)
-                stop = notify([*callbacks, *bar], Progress(k, rounds, run.state, row, asked)) or over
+                stop = notify([*callbacks, *bar], Progress(k, rounds, run.state, row, asked, run.workers)) or over
                 checkpoints.after(k, last=stop or k == rounds)
                 return stop
 
@@ -119,6 +119,8 @@ def play(
                 stop = report(k, len(drawn))
             if run.history.last.round < k:
                 run.evaluate(k, **(rounds_clock.columns() if rounds_clock else {}))
+    if measurements is not None:
+        measurements.attach(run.state)  # workers have ended
     review(chosen, run.state.met)
     settings = describe(problem, algorithm, local, options, words) | {"sampling": repr(sampling), "rounds": k}
     settings |= run.settings | stopper.settings(type(algorithm).__name__, k, rounds)

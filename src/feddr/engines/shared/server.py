@@ -5,6 +5,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from feddr import tree
 from feddr.algorithms import Algorithm, Roles, Uploads
 from feddr.algorithms.algorithm import ProblemLike
@@ -15,12 +18,13 @@ from feddr.engines.shared.errors import DivergedError, shorter
 from feddr.engines.shared.measured import Evaluates, MetricSet
 from feddr.engines.shared.options import EngineOptions
 from feddr.engines.shared.recorder import Recorder
-from feddr.engines.shared.state import RunState
+from feddr.engines.shared.state import RunState, WorkersLoad
 from feddr.history import History, Row
 from feddr.local import LocalSolver
 from feddr.prox.compiled import compiled_prox
 
 if TYPE_CHECKING:
+    from feddr.certify.measure import MeasuresRound
     from feddr.checkpoint.manager import CheckpointManager
     from feddr.engines.shared.executor import ClientTask
 
@@ -63,6 +67,19 @@ class ServerRun(ABC):
 
     def attach(self, checkpoints: "CheckpointManager") -> None:  # noqa: B027  most engines have no need of it
         """Learn where the state of the run is saved, for engines that may need it again."""
+
+    def measures(self, lowers: NDArray[np.float64]) -> "MeasuresRound | None":
+        """Return what measures the clients for a certificate, None where their states are in this process.
+
+        ``lowers`` are lower bounds on the curvature of each client.
+        """
+        del lowers
+        return None
+
+    @property
+    def workers(self) -> WorkersLoad | None:
+        """How busy the workers of a cluster are; None where there are none."""
+        return None
 
     @property
     def settings(self) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, MutableMapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -72,6 +72,32 @@ class RunState:
         self.prox_error = arrays["prox_error"].item()
 
 
+class WorkersLoad(NamedTuple):
+    """How busy the workers of a cluster are, and what has been sent between them and the driver.
+
+    Parameters
+    ----------
+    busy
+        Of each worker, the share of the newest rounds in which it computed.
+    bytes
+        Since the start.
+
+    Examples
+    --------
+    >>> str(WorkersLoad((0.72, 0.94), 12_400_000))
+    '2 workers 72-94 % busy, 12.4 MB'
+    """
+
+    busy: tuple[float, ...]
+    bytes: int
+
+    def __str__(self) -> str:
+        least, most = (f"{100 * share:.0f}" for share in (min(self.busy), max(self.busy)))
+        shares = most if least == most else f"{least}-{most}"
+        workers = "1 worker" if len(self.busy) == 1 else f"{len(self.busy)} workers"
+        return f"{workers} {shares} % busy, {self.bytes / 1e6:,.3g} MB"
+
+
 @dataclass(frozen=True)
 class Progress:
     """What a callback sees after each round.
@@ -82,6 +108,8 @@ class Progress:
         There when the round was evaluated.
     asked
         Clients that were asked for an update in this round, of whom not all need have sent one; 0 without rounds.
+    workers
+        There when clients compute on workers of a cluster.
     """
 
     round: int
@@ -89,6 +117,7 @@ class Progress:
     state: RunState
     row: Row | None
     asked: int = 0
+    workers: WorkersLoad | None = None
 
 
 Callback = Callable[[Progress], bool | None]

@@ -1,23 +1,15 @@
 """The workers of a run as actors of Ray: started on the machines of a cluster, asked, and replaced when they die."""
 
-import logging
 import os
 import platform
-import warnings
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from importlib.metadata import version
 from typing import Any
 
-from feddr.engines.workers import pickling
+from feddr.engines.workers import connection, pickling
 from feddr.engines.workers.placement import Range
 from feddr.engines.workers.worker import Duty, Worker
-from feddr.storage import limits
-from feddr.validation import kinds, scalars
-
-OBJECT_STORE = 500_000_000
-"""Bytes for the objects of a Ray that is started here."""
+from feddr.validation import scalars
 
 TRIES = 3
 """Workers that may die in a row with one and the same call."""
@@ -25,21 +17,13 @@ TRIES = 3
 SCHEDULED = 60.0
 """Seconds within which a new worker has cores of its own, if the cluster has any."""
 
-SAME = ("feddr", "jax", "jaxlib", "numpy", "optax")
-"""Packages whose versions must agree for results to have the same bits."""
-
-
-def versions() -> dict[str, str]:
-    """Return what must be the same on all machines, by name."""
-    return {"Python": platform.python_version(), **{name: version(name) for name in SAME}}
-
 
 class Actor:
     """A worker in a process of its own."""
 
     def meet(self) -> tuple[str, int, dict[str, str]]:
         """Return the machine, the process and the versions there."""
-        return platform.node(), os.getpid(), versions()
+        return platform.node(), os.getpid(), connection.versions()
 
     def start(self, duty: Duty, threads: int) -> None:
         """Make the worker."""
@@ -168,7 +152,7 @@ class Fleet:
         """Wait for actors to be there, compare their versions, and give them their shards, all at the same time."""
         for member, met in [(member, member.actor.meet.remote()) for member in members]:
             member.machine, member.process, there = self._get(met)
-            check_versions(member.machine, there)
+            connection.check_versions(member.machine, there, connection.versions())
         begun = [member.actor.start.remote(self._duty, self.threads) for member in members]
         begun += [member.actor.call.remote("assign", self.part(*member.shards), member.shards) for member in members]
         for reference in begun:
@@ -197,49 +181,6 @@ class Fleet:
                 tries, death = tries + 1, error
             else:
                 return
-
-
-def check_versions(machine: str, there: Mapping[str, str]) -> None:
-    """Refuse a machine with other versions than those of the driver."""
-    here = versions()
-    other = [f"{name} {there[name]} (here {here[name]})" for name in here if there[name] != here[name]]
-    if other:
-        raise ValueError(
-            f"All machines need the same versions for the same bits, {machine} has {', '.join(other)}; install the "
-            "same there."
-        )
-
-
-@contextmanager
-def connected(address: str | None, cpus: int) -> Iterator[Any]:
-    """Connect to a Ray cluster, or start one here; one that this process is connected to is used, and left open.
-
-    One that is started has so many cores, or as many as the machine where that is more.
-    """
-    try:
-        import ray
-    except ModuleNotFoundError:
-        raise kinds.missing("simulate_cluster", "ray", "'feddr[ray]'") from None
-    if ray.is_initialized():
-        yield ray
-        return
-    here: dict[str, Any] = {}
-    if address is None or address == "local":
-        address = "local"
-        here = {"num_cpus": max(cpus, limits.cores()), "include_dashboard": False, "object_store_memory": OBJECT_STORE}
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", FutureWarning)  # Ray's own plans
-            warnings.filterwarnings("ignore", "os.fork", RuntimeWarning)  # it becomes another program at once
-            ray.init(address=address, log_to_driver=False, logging_level=logging.WARNING, **here)
-    except (ConnectionError, ValueError, RuntimeError) as error:
-        raise ValueError(
-            f'address must be that of a Ray cluster, or "local" for one that is started here, got {address!r}: {error}'
-        ) from None
-    try:
-        yield ray
-    finally:
-        ray.shutdown()
 
 
 def actor_options(threads: int, resources: Mapping[str, float] | None) -> dict[str, Any]:

@@ -1,40 +1,44 @@
 """The driver's side of a run on workers: draws nothing, computes no client, and holds one sum at a time."""
 
+import functools
 import itertools
+import time
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-import jax
 import numpy as np
 from numpy.typing import NDArray
 
 from feddr import tree
 from feddr.algorithms import Algorithm
 from feddr.algorithms.algorithm import ProblemLike
+from feddr.certify.clients import NodeSums
+from feddr.certify.measure import MeasuresRound
 from feddr.checkpoint import encoding
 from feddr.checkpoint.manager import CheckpointManager
 from feddr.engines.clock.round_clock import placeholder_upload
 from feddr.engines.shared.aggregation import summed
 from feddr.engines.shared.client_store import ClientStore
 from feddr.engines.shared.errors import DivergedError, warn_inaccurate
-from feddr.engines.shared.evaluation import Kind
 from feddr.engines.shared.executor import ClientTask
-from feddr.engines.shared.means import metrics, personal_means
 from feddr.engines.shared.options import EngineOptions
-from feddr.engines.shared.pieces import Part
 from feddr.engines.shared.server import ServerRun
 from feddr.engines.shared.shards import ROOT, SHARDS, Vector, first_client, fold, shard_of
-from feddr.engines.shared.state import RunState
+from feddr.engines.shared.state import RunState, WorkersLoad
+from feddr.engines.workers.evaluation import ClusterEvaluator, num_bytes
 from feddr.engines.workers.fleet import Fleet
 from feddr.engines.workers.placement import Range, improved
 from feddr.engines.workers.recovery import Recovery, owned
 from feddr.engines.workers.states import RemoteClients
-from feddr.engines.workers.worker import NodeSums, Report
+from feddr.engines.workers.worker import Report
 from feddr.local import LocalSolver, Solution
-from feddr.tree import Tree
 
 BALANCED = 20
 """Rounds after which loads are looked at."""
+
+NEWEST = 20
+"""Rounds that say how busy workers are."""
 
 REPLAYED = 20
 """Rounds that a new worker is asked to compute again at a time."""
@@ -66,10 +70,12 @@ class ClusterRun(ServerRun):
         self.load, self.grows, self.measured = load, grows, 0
         self.fleet, self.through = fleet, -1
         self.rounds, self.round_bytes = 0, 0
+        self.newest: deque[tuple[float, dict[int, float]]] = deque(maxlen=NEWEST)
         self.firsts = [first_client(shard, problem.data.num_clients) for shard in range(SHARDS + 1)]
         x0 = tree.cast(problem.init, options.dtype)
         state = RunState(algorithm.server(tree.cast(x0, np.float64)))
-        super().__init__(problem, algorithm, local, options, ClusterEvaluator(self, problem, options.dtype), state)
+        self.evaluator = ClusterEvaluator(self, problem, options.dtype)
+        super().__init__(problem, algorithm, local, options, self.evaluator, state)
         self.first_state = algorithm.client(self.x0, self.message().content)
         self.stateful = bool(tree.leaves(self.first_state))
         self.recovery = Recovery(options.client_memory)
@@ -99,18 +105,29 @@ class ClusterRun(ServerRun):
         bytes_ = {"bytes": fleet.sent + fleet.received, "bytes_a_round": self.round_bytes // max(self.rounds, 1)}
         return {"cluster": {"workers": workers, "threads": fleet.threads, **bytes_}}
 
+    @property
+    def workers(self) -> WorkersLoad:
+        """How busy the workers were in the newest rounds, and what was sent."""
+        lasted = max(sum(seconds for seconds, _ in self.newest), 1e-9)
+        busy = [sum(by.get(j, 0.0) for _, by in self.newest) / lasted for j in range(len(self.fleet.members))]
+        return WorkersLoad(tuple(busy), self.fleet.sent + self.fleet.received)
+
+    def measures(self, lowers: NDArray[np.float64]) -> MeasuresRound:
+        """Return what asks the workers for the terms of a certificate, given bounds on the curvature of clients."""
+        return functools.partial(self.evaluator.measure, lowers=self.fleet.ray.put(lowers))
+
     def round(self, k: int, tasks: Sequence[ClientTask], upcoming: Callable[[], Iterable[int]] = tuple) -> set[int]:
         """Let clients compute on their workers, and then the server; return the clients that were skipped."""
         if not tasks:
             return set()
         self._balance()
-        message = tasks[0].message
+        message, began = tasks[0].message, time.perf_counter()
         active, soon = (self.by_worker(clients) for clients in ([task.client for task in tasks], upcoming()))
         before = self.fleet.sent + self.fleet.received
         sent = self.fleet.ray.put(message)
         calls = {j: ("round", self.through, k, sent, own, soon.get(j, [])) for j, own in active.items()}
         reports = self.fleet.ask(calls)
-        self.fleet.sent += len(calls) * _bytes(message)
+        self.fleet.sent += len(calls) * num_bytes(message)
         failed = [report.failed for report in reports.values() if report.failed is not None]
         if failed:
             raise DivergedError(*min(failed, key=lambda arguments: arguments[1]))
@@ -119,6 +136,7 @@ class ClusterRun(ServerRun):
         skipped = self._count(k, active, reports)
         self.through = k
         self.rounds += 1
+        self.newest.append((time.perf_counter() - began, {j: report.seconds for j, report in reports.items()}))
         self.round_bytes += self.fleet.sent + self.fleet.received - before
         if self.stateful:
             everybody = np.array(sorted(task.client for task in tasks), np.int64)
@@ -229,47 +247,3 @@ class ClusterRun(ServerRun):
         in_order = np.sort(np.fromiter(clients, np.int64))
         bounds = np.searchsorted(in_order, [self._clients_of(j)[0] for j in range(1, len(self.fleet.members))])
         return {j: own.tolist() for j, own in enumerate(np.split(in_order, bounds)) if len(own)}
-
-
-class ClusterEvaluator:
-    """Evaluates the global model on the samples that workers have, each on its own."""
-
-    def __init__(self, run: ClusterRun, problem: ProblemLike, dtype: Any) -> None:
-        self.run, self.problem, self.dtype = run, problem, dtype
-        self._g = jax.jit(problem.regulariser.value)
-
-    def at(self, xbar: Tree) -> dict[str, float]:
-        """Return F, f, g, the losses and accuracies, the gradient mapping and the sparsity at xbar."""
-        x = tree.cast(xbar, self.dtype)
-        (train,) = self._sums(x, "train", True)
-        tested = self.problem.data.test is not None and self.problem.data.test.num_samples
-        test = self._sums(x, "test", False) if tested else []
-        return metrics(self.problem, x, train, test[0] if test else None, self._g)
-
-    def personal(self, models: Iterable[tuple[int, Tree]]) -> dict[str, float]:
-        """Return the means over the clients' own models, which are where they are."""
-        del models
-        sums = self._ask("personal")
-        return personal_means(self.problem, itertools.chain.from_iterable(sums))
-
-    def each(self, xbar: Tree, part: Part, kind: Kind) -> NDArray[Any]:
-        """Return the outputs, the loss or the right predictions at xbar of each sample of a part."""
-        gathered = self._ask("each", self._sent(tree.cast(xbar, self.dtype)), part, kind)
-        self.run.fleet.received += sum(values.nbytes for values in gathered)
-        return np.concatenate([values for values in gathered if len(values)] or [np.zeros(0)])
-
-    def _sums(self, x: Tree, part: Part, gradient: bool) -> list[Vector]:
-        return self.run.total(self._ask("sums", self._sent(x), part, gradient))
-
-    def _sent(self, x: Tree) -> Any:
-        self.run.fleet.sent += len(self.run.fleet.members) * _bytes(x)
-        return self.run.fleet.ray.put(x)
-
-    def _ask(self, method: str, *arguments: Any) -> list[Any]:
-        fleet = self.run.fleet
-        answers = fleet.ask(dict.fromkeys(range(len(fleet.members)), (method, self.run.through, *arguments)))
-        return [answers[j] for j in sorted(answers)]
-
-
-def _bytes(a: Tree) -> int:
-    return sum(np.asarray(leaf).nbytes for leaf in tree.leaves(a))

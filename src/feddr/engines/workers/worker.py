@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from feddr.algorithms import Algorithm
+from feddr.algorithms import Algorithm, FedDR
+from feddr.certify.clients import ClientMeasurer, ClientTerms, NodeSums
 from feddr.checkpoint import encoding
 from feddr.engines.shared.errors import DivergedError, inaccurate
 from feddr.engines.shared.evaluation import Kind
@@ -18,7 +19,7 @@ from feddr.engines.shared.means import PersonalSums
 from feddr.engines.shared.options import EngineOptions
 from feddr.engines.shared.pieces import Layout, Part
 from feddr.engines.shared.run import Run
-from feddr.engines.shared.shards import TreeNode, Vector, cover, fold
+from feddr.engines.shared.shards import TreeNode, cover, first_client, fold
 from feddr.engines.workers.placement import Range
 from feddr.engines.workers.plain import PlainRun
 from feddr.local import Estimate, LocalSolver
@@ -26,8 +27,6 @@ from feddr.problem import Problem
 from feddr.tree import Tree
 from feddr.xla import batching
 from feddr.xla.thread_pool import ThreadPool
-
-NodeSums = list[tuple[TreeNode, Vector]]
 
 
 @dataclass(frozen=True)
@@ -40,6 +39,8 @@ class Duty:
         How passes go through the samples of the whole problem.
     work
         Of a client of mean size, by which JAX is set up.
+    certify
+        Whether every round is measured for a certificate.
     """
 
     algorithm: Algorithm
@@ -47,6 +48,7 @@ class Duty:
     options: EngineOptions
     layout: Layout
     work: float
+    certify: bool = False
 
 
 class Inaccurate(NamedTuple):
@@ -100,6 +102,13 @@ class Past(NamedTuple):
     skipped: frozenset[int]
 
 
+class Moved(NamedTuple):
+    """The clients whose states a round has changed, with their models before it."""
+
+    round: int
+    before: dict[int, Tree]
+
+
 class Worker:
     """Owns the clients of some shards; everything that it returns is small, or one model for each node of its shards.
 
@@ -112,10 +121,12 @@ class Worker:
         self.options = replace(duty.options, metrics=(), per_client=False, stop_when=None, verbose=False)
         self.nodes: list[TreeNode] = []
         self.pending: tuple[int, list[tuple[int, Any]]] = (-1, [])
+        self.moved = Moved(-1, {})
+        self.measurer: ClientMeasurer | None = None
 
     def assign(self, problem: Any, shards: Range) -> None:
         """Take over shards, with their samples."""
-        self.nodes = cover(*shards)
+        self.nodes, self.measurer = cover(*shards), None
         if isinstance(problem, Problem):
             self.run: Run = Run(
                 problem, self.duty.algorithm, self.duty.local, self.options, self.pool, self.duty.layout
@@ -174,6 +185,18 @@ class Worker:
         own = ((i, c.x) for i, c in sorted(self.run.state.clients.items()) if hasattr(c, "x"))
         return list(self.run.evaluator.personal_sums(own))
 
+    def measure(self, through: int, k: int, xbar: Tree, lowers: NDArray[np.float64]) -> ClientTerms:
+        """Return what a certificate needs of the clients after round k, given lower bounds on their curvatures."""
+        self._commit(through)
+        n = self.run.problem.data.num_clients
+        if self.measurer is None:
+            probabilities = self.options.sampling.probabilities(n)
+            assert isinstance(self.duty.algorithm, FedDR)  # the driver has refused all others
+            self.measurer = ClientMeasurer(self.run.problem, self.duty.algorithm, lowers, probabilities)
+        own = range(first_client(self.nodes[0].start, n), first_client(self.nodes[-1].stop, n))
+        before = self.moved.before if self.moved.round == k else {}
+        return self.measurer(self.run.state.clients, xbar, before, own, self.nodes)
+
     def clients(self, through: int) -> list[int]:
         """Return the clients whose states are here."""
         self._commit(through)
@@ -193,9 +216,13 @@ class Worker:
         """Make the states of the last round count, if the driver has counted it."""
         k, done = self.pending
         if k <= through:
-            for i, state in done:
-                self.run.state.clients[i] = state
-                self.run.state.updates[i] = self.run.state.updates.get(i, 0) + 1
+            state = self.run.state
+            if self.duty.certify and done:
+                x0 = self.run.problem.init
+                self.moved = Moved(k, {i: state.clients[i].x if i in state.clients else x0 for i, _ in done})
+            for i, client in done:
+                state.clients[i] = client
+                state.updates[i] = state.updates.get(i, 0) + 1
             self.pending = (-1, [])
 
 

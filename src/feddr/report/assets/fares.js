@@ -46,9 +46,9 @@ const fareTable = (series, names) => {
     );
   };
   const rows = names.flatMap((name) => series.filter((one) => metricOf(one, name)).map((one) => row(one, name)));
-  return el(
-    "div",
-    sideways("card scroll", "Metrics of clients, a table that scrolls sideways"),
+  return sideways(
+    "card wide-table",
+    "Metrics of clients, a table that may scroll sideways",
     tableOf("results", titles, rows),
   );
 };

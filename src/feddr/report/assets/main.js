@@ -33,6 +33,7 @@ const drawNav = () => {
     clients: "Clients",
     fares: "Each client",
     certificates: "Certificate",
+    placement: "Placement",
     settings: "Settings",
     again: "Run it again",
   };
@@ -67,6 +68,7 @@ const drawAll = (data) => {
   drawClients(data, series);
   drawFares(series);
   drawCertificates(series);
+  drawPlacement(series);
   drawSettings(data, series);
   drawAgain(data);
   drawNav();

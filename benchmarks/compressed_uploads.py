@@ -1,8 +1,8 @@
 """What compression does to F, in the settings of the reproduction with fewer rounds.
 
-python benchmarks/compression.py uploads         # FedDR() with uploads of 4 bits beside every bit
-python benchmarks/compression.py downloads       # FedDR() with clients that read a rounded xbar
-python benchmarks/compression.py uploads --only writers --seeds 0,1
+python benchmarks/compressed_uploads.py uploads         # FedDR() with uploads of 4 bits beside every bit
+python benchmarks/compressed_uploads.py downloads       # FedDR() with clients that read a rounded xbar
+python benchmarks/compressed_uploads.py uploads --only writers --seeds 0,1
 
 A table in Markdown is printed, for docs/COMPRESSION.md. MNIST by writer needs its file (docs/DATA.md).
 """
