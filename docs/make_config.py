@@ -120,7 +120,7 @@ TABLES: Mapping[str, str] = {
 VALUES: Mapping[str, Mapping[str, Any]] = {
     "csv": {"path": "patients.csv", "client": "hospital", "label": "ill", "validation_share": 0.1},
     "client_files": {"files": "clients/*.npz"},
-    "bundled": {"which": "digits", "partition": "few_labels", "labels_per_client": 2},
+    "bundled": {"which": "digits", "partition": "few_labels", "labels_per_client": 2, "validation_share": 0.1},
     "femnist": {"data_dir": "femnist", "num_clients": 20},
     "heart_disease": {"data_dir": "heart"},
     "leaf": {"path": "leaf/data/femnist"},

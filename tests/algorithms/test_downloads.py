@@ -22,6 +22,11 @@ METHODS: list[Algorithm] = [  # the first always, the others among the slow test
     feddr.Scaffold(download=EIGHT),
     feddr.FedPD(eta=1.0, download=Rounded("bfloat16")),
     feddr.FedAdam(download=HALF),
+    feddr.FedMid(download=Nonzero(HALF)),
+    feddr.FedDualAvg(upload=Quantised(4), download=HALF),
+    feddr.FedNova(download=EIGHT),
+    feddr.MimeLite(download=Rounded("bfloat16")),
+    feddr.CA2FL(buffer=2, upload=Quantised(4), download=EIGHT),
 ]
 
 

@@ -1,5 +1,6 @@
 """Small federations, deployed in one process."""
 
+import dataclasses
 import json
 from collections.abc import Callable, Iterable
 from functools import cache
@@ -35,7 +36,7 @@ def one_client(problem: feddr.Problem, client: int) -> feddr.Problem:
     data = feddr.FederatedData.from_clients(
         [problem.data.train.client(client)], None if test is None else [test.client(client)]
     )
-    return feddr.Problem(problem.loss, data, problem.init, correct=problem.correct)
+    return dataclasses.replace(problem, data=data, g=None, weights="uniform", curvature=None)
 
 
 def app_for(problem: feddr.Problem, algorithm: Algorithm, local: LocalSolver, **more: Any) -> ClientApp:

@@ -63,7 +63,7 @@ def test_what_nodes_tell_ends_a_run_once_they_have_told_it(tmp_path: Path) -> No
         ({"stop_when": "f1>=0.9", "evaluation": "nodes"}, "nodes report F, f, train_loss, train_accuracy"),
         ({"stop_when": "auc>=0.9", "evaluation": "own"}, "add it to the metrics of the Federation"),
         ({"stop_when": "soon"}, "it is no condition"),
-        ({"metrics": ["f1"], "evaluation": "nodes"}, "Further metrics are measured by the server, on data of its own"),
+        ({"stop_when": "auc>=0.9", "evaluation": "nodes", "metrics": ["f1"]}, "and loss, accuracy, f1, log_loss, r2"),
     ],
 )
 def test_what_nobody_measures_is_refused_before_the_run(tmp_path: Path, more: dict[str, Any], reason: str) -> None:

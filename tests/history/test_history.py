@@ -23,6 +23,14 @@ def test_csv_round_trip_is_exact(tmp_path_factory: pytest.TempPathFactory, value
             assert type(x) is type(y)
 
 
+def test_a_metric_that_every_history_has_is_no_further_column(tmp_path: Path) -> None:
+    history = History([Row(round=0, train_accuracy=0.5, metrics={"train_accuracy": 0.5, "test_f1": 0.25})])
+    assert history.columns == (*COLUMNS, "test_f1")
+    history.to_csv(tmp_path / "history.csv")
+    row = History.from_csv(tmp_path / "history.csv").last
+    assert (row.train_accuracy, row.metrics) == (0.5, {"test_f1": 0.25})
+
+
 def test_to_pandas_has_every_column() -> None:
     table = History([Row(round=0, F=2.0), Row(round=10, F=1.0)]).to_pandas()
     assert tuple(table.columns) == COLUMNS

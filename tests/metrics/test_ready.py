@@ -12,7 +12,7 @@ from sklearn import calibration
 from sklearn import metrics as sklearn
 
 from feddr import metrics
-from feddr.metrics.ready import BINS
+from feddr.metrics.sums import BINS
 
 
 def draw(seed: int, n: int, classes: int) -> tuple[NDArray[Any], NDArray[Any]]:

@@ -5,6 +5,8 @@ from typing import ClassVar, NamedTuple
 
 from feddr import tree
 from feddr.algorithms.algorithm import Uploads
+from feddr.algorithms.uploading import Uploading
+from feddr.compress import feedback
 from feddr.local import Solution, Subproblem
 from feddr.prox.regulariser import Prox
 from feddr.tree import Tree
@@ -24,8 +26,8 @@ class CA2FLServer(NamedTuple):
     memory: Tree
 
 
-@dataclass(frozen=True)
-class CA2FL:
+@dataclass(frozen=True, repr=False)
+class CA2FL(Uploading):
     """FedBuff that lets the clients which are not in the buffer take part with their last change.
 
     Client i minimises f_i from the version xbar^{k-d} that it read, and sends by how much its change differs from its
@@ -45,6 +47,9 @@ class CA2FL:
         Uploads in a step, M.
     server_lr
         Step size of the server.
+    upload
+        How clients compress the change of h_i (``feddr.compress``). h_i is then what the server counts, so that
+        h = sum_i w_i h_i stays exact, and what was left out is in the next difference. None for every bit.
 
     Notes
     -----
@@ -94,7 +99,7 @@ class CA2FL:
         return Subproblem(start=xbar)
 
     def finish(self, c: CA2FLClient, xbar: Tree, sub: Subproblem, solution: Solution) -> tuple[CA2FLClient, Tree]:
-        change = tree.sub(solution.x, xbar)
+        change = feedback(self.upload, tree.sub(solution.x, xbar), c.change, solution.draw)
         return CA2FLClient(change), tree.increment(change, c.change)
 
     def absolute_upload(self, c: CA2FLClient, x: Tree) -> Tree:

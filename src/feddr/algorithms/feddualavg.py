@@ -7,6 +7,7 @@ import numpy as np
 
 from feddr import tree
 from feddr.algorithms.algorithm import Uploads
+from feddr.algorithms.uploading import LeftOut, Uploading, remembering
 from feddr.local import Solution, Subproblem
 from feddr.local.descent import Dual
 from feddr.prox.regulariser import Prox
@@ -29,8 +30,8 @@ class FedDualAvgServer(NamedTuple):
     tau: float
 
 
-@dataclass(frozen=True)
-class FedDualAvg:
+@dataclass(frozen=True, repr=False)
+class FedDualAvg(Uploading):
     """Dual averaging whose clients take several steps, and whose server averages dual points instead of models.
 
     Each active client i takes K_i steps from the server's (z, tau) with the step size lr of its local solver, and then
@@ -48,6 +49,9 @@ class FedDualAvg:
     ----------
     server_lr
         Step size s of the server.
+    upload
+        How clients compress z_i - z (``feddr.compress``); lr K_i travels as it is. They then keep what was left out,
+        and add it the next time. None for every bit, and clients without a state.
 
     Notes
     -----
@@ -82,17 +86,24 @@ class FedDualAvg:
     def broadcast(self, s: FedDualAvgServer) -> FedDualAvgMessage:
         return FedDualAvgMessage(s.dual, s.tau)
 
-    def client(self, x0: Tree, message: FedDualAvgMessage) -> None:
-        """Return nothing: a client keeps nothing from one round to the next."""
+    def client(self, x0: Tree, message: FedDualAvgMessage) -> LeftOut | None:
+        """Return nothing, unless uploads are compressed: a client keeps nothing else from one round to the next."""
+        return None if self.upload is None else LeftOut(tree.zeros_like(x0))
 
-    def subproblem(self, c: None, message: FedDualAvgMessage) -> Subproblem:
+    def subproblem(self, c: LeftOut | None, message: FedDualAvgMessage) -> Subproblem:
         return Subproblem(start=message.dual, descent=Dual(message.tau))
 
     def finish(
-        self, c: None, message: FedDualAvgMessage, sub: Subproblem, solution: Solution
-    ) -> tuple[None, FedDualAvgMessage]:
-        change = tree.increment(solution.x, message.dual)
-        return None, FedDualAvgMessage(change, np.asarray(solution.length, np.float64))
+        self, c: LeftOut | None, message: FedDualAvgMessage, sub: Subproblem, solution: Solution
+    ) -> tuple[LeftOut | None, FedDualAvgMessage]:
+        if self.upload is None:
+            change = tree.increment(solution.x, message.dual)
+        else:
+            change, c = remembering(self.upload, tree.sub(solution.x, message.dual), c, solution.draw)
+        return c, FedDualAvgMessage(change, np.asarray(solution.length, np.float64))
+
+    def parts(self, upload: FedDualAvgMessage) -> tuple[Tree, ...]:
+        return (upload.dual,)
 
     def aggregate(self, s: FedDualAvgServer, uploads: Uploads, prox: Prox) -> FedDualAvgServer:
         step: FedDualAvgMessage = tree.scale(self.server_lr / uploads.weight, uploads.sum)

@@ -8,6 +8,7 @@ import numpy as np
 from feddr import tree
 from feddr.algorithms.algorithm import Uploads
 from feddr.algorithms.fedavg import FedAvgServer
+from feddr.algorithms.uploading import LeftOut, Uploading, remembering
 from feddr.local import Solution, Subproblem
 from feddr.local.descent import Plain, Proximal
 from feddr.prox.regulariser import Prox
@@ -24,8 +25,8 @@ class FedMidUpload(NamedTuple):
     length: Any
 
 
-@dataclass(frozen=True)
-class FedMid:
+@dataclass(frozen=True, repr=False)
+class FedMid(Uploading):
     """FedAvg with proximal steps on the clients and on the server.
 
     Each active client i takes K_i steps from xbar with the step size lr of its local solver, and then the server one:
@@ -44,6 +45,9 @@ class FedMid:
         ``"server"``: the clients leave g out, x_i := x_i - lr grad f_i(x_i) (the paper's only-server-proximal variant).
         One step of everybody is then a step of the proximal gradient method.
         ``"clients"``: the server leaves g out, xbar := xbar + s (x - xbar).
+    upload
+        How clients compress x_i - xbar (``feddr.compress``); lr K_i travels as it is. They then keep what was left out,
+        and add it the next time. None for every bit, and clients without a state.
 
     Notes
     -----
@@ -83,14 +87,24 @@ class FedMid:
     def broadcast(self, s: FedAvgServer) -> Tree:
         return s.xbar
 
-    def client(self, x0: Tree, xbar: Tree) -> None:
-        """Return nothing: a client keeps nothing from one round to the next."""
+    def client(self, x0: Tree, xbar: Tree) -> LeftOut | None:
+        """Return nothing, unless uploads are compressed: a client keeps nothing else from one round to the next."""
+        return None if self.upload is None else LeftOut(tree.zeros_like(x0))
 
-    def subproblem(self, c: None, xbar: Tree) -> Subproblem:
+    def subproblem(self, c: LeftOut | None, xbar: Tree) -> Subproblem:
         return Subproblem(start=xbar, descent=Plain() if self.proximal == "server" else Proximal())
 
-    def finish(self, c: None, xbar: Tree, sub: Subproblem, solution: Solution) -> tuple[None, FedMidUpload]:
-        return None, FedMidUpload(solution.x, np.asarray(solution.length, np.float64))
+    def finish(
+        self, c: LeftOut | None, xbar: Tree, sub: Subproblem, solution: Solution
+    ) -> tuple[LeftOut | None, FedMidUpload]:
+        x = solution.x
+        if self.upload is not None:
+            change, c = remembering(self.upload, tree.sub(x, xbar), c, solution.draw)
+            x = tree.add(xbar, change)
+        return c, FedMidUpload(x, np.asarray(solution.length, np.float64))
+
+    def parts(self, upload: FedMidUpload) -> tuple[Tree, ...]:
+        return (upload.x,)
 
     def aggregate(self, s: FedAvgServer, uploads: Uploads, prox: Prox) -> FedAvgServer:
         mean: FedMidUpload = tree.scale(1.0 / uploads.weight, uploads.sum)

@@ -8,6 +8,7 @@ import numpy as np
 from feddr import tree
 from feddr.algorithms.algorithm import Uploads
 from feddr.algorithms.fedavg import FedAvgServer
+from feddr.algorithms.uploading import LeftOut, Uploading, remembering
 from feddr.local import Solution, Subproblem
 from feddr.local.descent import Plain
 from feddr.prox.regulariser import Prox
@@ -22,8 +23,8 @@ class FedNovaUpload(NamedTuple):
     length: Any
 
 
-@dataclass(frozen=True)
-class FedNova:
+@dataclass(frozen=True, repr=False)
+class FedNova(Uploading):
     """FedAvg whose server averages directions, so that clients with more steps do not count for more.
 
     Each active client i takes K_i steps on f_i from xbar with the step size lr of its local solver. The server computes
@@ -37,6 +38,9 @@ class FedNova:
     ----------
     server_lr
         Step size of the server.
+    upload
+        How clients compress d_i (``feddr.compress``); lr K_i travels as it is. They then keep what was left out, and
+        add it the next time, when it counts with the T of that round. None for every bit, and clients without a state.
 
     Notes
     -----
@@ -74,16 +78,27 @@ class FedNova:
     def broadcast(self, s: FedAvgServer) -> Tree:
         return s.xbar
 
-    def client(self, x0: Tree, xbar: Tree) -> None:
-        """Return nothing: a client keeps nothing from one round to the next."""
+    def client(self, x0: Tree, xbar: Tree) -> LeftOut | None:
+        """Return nothing, unless uploads are compressed: a client keeps nothing else from one round to the next."""
+        return None if self.upload is None else LeftOut(tree.zeros_like(x0))
 
-    def subproblem(self, c: None, xbar: Tree) -> Subproblem:
+    def subproblem(self, c: LeftOut | None, xbar: Tree) -> Subproblem:
         return Subproblem(start=xbar, descent=Plain())
 
-    def finish(self, c: None, xbar: Tree, sub: Subproblem, solution: Solution) -> tuple[None, FedNovaUpload]:
+    def finish(
+        self, c: LeftOut | None, xbar: Tree, sub: Subproblem, solution: Solution
+    ) -> tuple[LeftOut | None, FedNovaUpload]:
         length = np.asarray(solution.length, np.float64)
         per_length = 1.0 / float(length) if length > 0 else 0.0
-        return None, FedNovaUpload(tree.scale(per_length, tree.increment(solution.x, xbar)), length)
+        if self.upload is None:
+            direction = tree.scale(per_length, tree.increment(solution.x, xbar))
+        else:
+            taken = tree.scale(per_length, tree.sub(solution.x, xbar))
+            direction, c = remembering(self.upload, taken, c, solution.draw)
+        return c, FedNovaUpload(direction, length)
+
+    def parts(self, upload: FedNovaUpload) -> tuple[Tree, ...]:
+        return (upload.direction,)
 
     def aggregate(self, s: FedAvgServer, uploads: Uploads, prox: Prox) -> FedAvgServer:
         mean: FedNovaUpload = tree.scale(1.0 / uploads.weight, uploads.sum)

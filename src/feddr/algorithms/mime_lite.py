@@ -5,6 +5,8 @@ from typing import ClassVar, NamedTuple
 
 from feddr import tree
 from feddr.algorithms.algorithm import Uploads
+from feddr.algorithms.uploading import Uploading, sent
+from feddr.compress import feedback
 from feddr.local import Solution, Subproblem
 from feddr.prox.regulariser import Prox
 from feddr.tree import Tree
@@ -16,6 +18,13 @@ class MimeLiteMessage(NamedTuple):
 
     x: Tree
     velocity: Tree
+
+
+class MimeLiteClient(NamedTuple):
+    """State of a client that compresses: its gradient as counted, and what its uploads of models have left out."""
+
+    gradient: Tree
+    error: Tree
 
 
 class MimeLiteUpload(NamedTuple):
@@ -32,8 +41,8 @@ class MimeLiteServer(NamedTuple):
     velocity: Tree
 
 
-@dataclass(frozen=True)
-class MimeLite:
+@dataclass(frozen=True, repr=False)
+class MimeLite(Uploading):
     """FedAvg whose clients move with the momentum of the server, held fixed while they do.
 
     Each active client i, and then the server, compute
@@ -49,6 +58,10 @@ class MimeLite:
     ----------
     beta
         Momentum, at least 0 and below 1.
+    upload
+        How clients compress x_i - xbar and the change of their gradients, each on its own (``feddr.compress``). They
+        then keep what was left out of models, and the gradient that the server counts. None for every bit, and clients
+        without a state.
 
     Notes
     -----
@@ -87,16 +100,24 @@ class MimeLite:
     def broadcast(self, s: MimeLiteServer) -> MimeLiteMessage:
         return MimeLiteMessage(s.xbar, s.velocity)
 
-    def client(self, x0: Tree, message: MimeLiteMessage) -> None:
-        """Return nothing: a client keeps nothing from one round to the next."""
+    def client(self, x0: Tree, message: MimeLiteMessage) -> MimeLiteClient | None:
+        """Return nothing, unless uploads are compressed: a client keeps nothing else from one round to the next."""
+        return None if self.upload is None else MimeLiteClient(tree.zeros_like(x0), tree.zeros_like(x0))
 
-    def subproblem(self, c: None, message: MimeLiteMessage) -> Subproblem:
+    def subproblem(self, c: MimeLiteClient | None, message: MimeLiteMessage) -> Subproblem:
         return Subproblem(start=message.x, linear=tree.scale(self.beta, message.velocity), probe=message.x)
 
     def finish(
-        self, c: None, message: MimeLiteMessage, sub: Subproblem, solution: Solution
-    ) -> tuple[None, MimeLiteUpload]:
-        return None, MimeLiteUpload(solution.x, solution.gradient)
+        self, c: MimeLiteClient | None, message: MimeLiteMessage, sub: Subproblem, solution: Solution
+    ) -> tuple[MimeLiteClient | None, MimeLiteUpload]:
+        if self.upload is None or c is None:
+            return None, MimeLiteUpload(solution.x, solution.gradient)
+        change, error = sent(self.upload, tree.sub(solution.x, message.x), c.error, solution.draw)
+        gradient = feedback(self.upload, solution.gradient, c.gradient, solution.draw)
+        return MimeLiteClient(gradient, error), MimeLiteUpload(tree.add(message.x, change), gradient)
+
+    def parts(self, upload: MimeLiteUpload) -> tuple[Tree, ...]:
+        return tuple(upload)
 
     def aggregate(self, s: MimeLiteServer, uploads: Uploads, prox: Prox) -> MimeLiteServer:
         mean: MimeLiteUpload = tree.scale(1.0 / uploads.weight, uploads.sum)

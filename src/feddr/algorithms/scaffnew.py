@@ -6,6 +6,8 @@ from typing import ClassVar, NamedTuple
 from feddr import tree
 from feddr.algorithms.algorithm import Uploads
 from feddr.algorithms.fedavg import FedAvgServer
+from feddr.algorithms.uploading import CompressedUploads
+from feddr.compress import feedback
 from feddr.local import Solution, Subproblem
 from feddr.local.descent import Plain
 from feddr.prox.regulariser import Prox
@@ -14,15 +16,15 @@ from feddr.validation import scalars
 
 
 class ScaffnewClient(NamedTuple):
-    """State of a client: its model x_i, its control variate h_i, and the p / lr by which h_i is to follow xbar."""
+    """State of a client: its x_i as counted, its control variate h_i, and the p / lr by which h_i is to follow xbar."""
 
     x: Tree
     control: Tree
     rate: float
 
 
-@dataclass(frozen=True)
-class Scaffnew:
+@dataclass(frozen=True, repr=False)
+class Scaffnew(CompressedUploads):
     """Local training with control variates that follow from the next model: SCAFFOLD's limit at half of its bytes.
 
     Each client i takes some steps with the step size lr of its local solver, the server averages, and each client
@@ -42,6 +44,9 @@ class Scaffnew:
         and L, lr = 1 / L and p = sqrt(mu / L), the expected error falls by 1 - mu / L with every step, so that
         sqrt(L / mu) rounds do what L / mu rounds of one step each do. With a solver of K steps, as most people run it,
         p = 1 / K; for that there is no theorem with this rate.
+    upload
+        How clients compress x_i - xbar (``feddr.compress``). x_i in the last two lines is then what the server counts,
+        so that sum_i w_i h_i = 0 stays exact, and the limit the same; no theorem has the rate. None for every bit.
 
     Notes
     -----
@@ -49,6 +54,10 @@ class Scaffnew:
     h_i = c_i - c. Where the numbers of steps differ, p stays one number, or the sum of the h_i would not stay 0; a
     client whose K_i is above 2 / p corrects too much, and may diverge. It needs ``local.SGD`` without momentum, or
     ``local.Geometric``: the rule has lr in it.
+
+    What a compressed upload leaves out stays in grad f_i(x) - h_i, and so in the next upload: h_i is the memory, and a
+    second one beside it, as FedAvg has, would count it twice and diverge. There is no ``download``: a mean that clients
+    read rounded would move the sum of the h_i in every round, for good.
 
     References
     ----------
@@ -91,7 +100,8 @@ class Scaffnew:
     def finish(self, c: ScaffnewClient, xbar: Tree, sub: Subproblem, solution: Solution) -> tuple[ScaffnewClient, Tree]:
         length = float(solution.length)
         rate = self.p * float(solution.steps) / length if length > 0 else 0.0
-        return ScaffnewClient(solution.x, tree.scale(-1.0, sub.linear), rate), solution.x
+        x = feedback(self.upload, solution.x, xbar, solution.draw)
+        return ScaffnewClient(x, tree.scale(-1.0, sub.linear), rate), x
 
     def aggregate(self, s: FedAvgServer, uploads: Uploads, prox: Prox) -> FedAvgServer:
         return FedAvgServer(tree.scale(1.0 / uploads.weight, uploads.sum))

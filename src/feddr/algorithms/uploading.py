@@ -1,8 +1,8 @@
-"""``Uploading``: the base of methods that may compress what clients send, with error feedback, and what they read."""
+"""The bases of methods whose clients may send compressed uploads, and of those that may read a rounded model, too."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from feddr.tree import Tree
 
 
 @dataclass(frozen=True, repr=False)
-class Uploading:
+class CompressedUploads:
     """What methods with compressed uploads share.
 
     Parameters
@@ -20,23 +20,22 @@ class Uploading:
     upload
         How clients compress what they send: ``feddr.compress.Quantised(4)``, say; None for every bit. What is left out
         of one upload is made up for in later ones.
-    download
-        How the server rounds what it broadcasts: ``feddr.compress.Rounded("float16")``, ``Quantised(8)`` or
-        ``Nonzero()``; None for every bit. Clients read the rounded model; the server, and every metric, keeps its own.
     """
 
     upload: Compressor | None = field(default=None, kw_only=True)
-    download: Compressor | None = field(default=None, kw_only=True)
 
     def __repr__(self) -> str:
         """Show the settings, and compressors only where there are some, so that runs without them keep their names."""
         ways = ("upload", "download")
         shown = [one.name for one in fields(self) if one.repr and one.name not in ways]
-        shown += [way for way in ways if getattr(self, way) is not None]
+        shown += [way for way in ways if getattr(self, way, None) is not None]
         return f"{type(self).__name__}({', '.join(f'{name}={getattr(self, name)!r}' for name in shown)})"
 
     def parts(self, upload: Tree) -> tuple[Tree, ...]:
-        """Return the trees of an upload that are compressed each on its own, in the order in which ``finish`` does."""
+        """Return the trees of an upload that are compressed each on its own, in the order in which ``finish`` does.
+
+        What is in none of them, such as a length, travels as it is.
+        """
         return (upload,)
 
     def base(self, before: Tree, message: Tree) -> Tree:
@@ -60,10 +59,33 @@ class Uploading:
 
     def upload_bytes(self, upload: Tree, dtype: Any) -> int:
         """Return the bytes of an upload as it travels, in a run whose numbers are of this type."""
+        itemsize = int(np.dtype(dtype).itemsize)
         if self.upload is None:
-            return tree.size(upload) * int(np.dtype(dtype).itemsize)
+            return tree.size(upload) * itemsize
         like = tree.map(lambda leaf: np.broadcast_to(np.zeros((), dtype), np.shape(leaf)), upload)
-        return sum(self.upload.num_bytes(part) for part in self.parts(like))
+        parts = self.parts(like)
+        rest = tree.size(upload) - sum(map(tree.size, parts))
+        return sum(map(self.upload.num_bytes, parts)) + rest * itemsize
+
+
+@dataclass(frozen=True, repr=False)
+class Uploading(CompressedUploads):
+    """What methods share whose clients may read a rounded broadcast, too.
+
+    Parameters
+    ----------
+    download
+        How the server rounds what it broadcasts: ``feddr.compress.Rounded("float16")``, ``Quantised(8)`` or
+        ``Nonzero()``; None for every bit. Clients read the rounded model; the server, and every metric, keeps its own.
+    """
+
+    download: Compressor | None = field(default=None, kw_only=True)
+
+
+class LeftOut(NamedTuple):
+    """State of a client that compresses and keeps nothing else: what its uploads have left out so far."""
+
+    error: Tree
 
 
 def check(algorithm: Any) -> None:
@@ -106,3 +128,22 @@ def sent(compressor: Compressor, change: Tree, error: Tree, draw: int | None) ->
     wanted = tree.add(change, error)
     compressed = compressor.compress(wanted, draw or 0)
     return compressed, tree.sub(wanted, compressed)
+
+
+def remembering(
+    compressor: Compressor | None, change: Tree, c: LeftOut | None, draw: int | None
+) -> tuple[Tree, LeftOut | None]:
+    """Return what is sent of a change, and the state of a client that keeps what was left out; all of it without c.
+
+    Examples
+    --------
+    >>> from feddr.compress import TopK
+    >>> remembering(TopK(0.5), np.array([1.0, 2.0]), LeftOut(np.zeros(2)), draw=0)
+    (array([0., 2.]), LeftOut(error=array([1., 0.])))
+    >>> remembering(None, np.array([1.0, 2.0]), None, draw=None)
+    (array([1., 2.]), None)
+    """
+    if compressor is None or c is None:
+        return change, c
+    compressed, error = sent(compressor, change, c.error, draw)
+    return compressed, LeftOut(error)

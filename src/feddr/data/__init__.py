@@ -7,6 +7,7 @@ once, makes the samples of a client when they are needed. The modules::
     samples      the samples of clients in memory, or made on demand
     partition    which samples go to which client: shards, Dirichlet, few labels
     split        a partition by name; training, validation and test rows of each client
+    held_out     FederatedData.with_validation: a validation part for data that have none yet
     tables       from a table, or from arrays, to features, labels, weights and the rows of each client
     construct    FederatedData.from_frame and from_arrays
     weighting    weights of samples and classes in the loss

@@ -9,7 +9,7 @@ from numbers import Integral
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from feddr.data import adapters, construct
+from feddr.data import adapters, construct, held_out
 from feddr.data.samples import ClientSamples, OnDemand, Samples, concatenate, gather
 from feddr.data.split import SplitRows
 from feddr.display import Card, as_html, as_text
@@ -124,6 +124,7 @@ class FederatedData:
     from_arrays = classmethod(construct.from_arrays)
     from_torch = classmethod(adapters.from_torch)
     from_huggingface = classmethod(adapters.from_huggingface)
+    with_validation = held_out.with_validation
 
     @classmethod
     def from_rows(

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from numbers import Integral
 from typing import Any, Literal, NamedTuple
 
@@ -107,6 +108,47 @@ def split(
     return SplitRows(
         parts.train, parts.validation if validation_share > 0 else None, parts.test if test_share > 0 else None
     )
+
+
+@dataclass(frozen=True)
+class Shares:
+    """How much of each client's samples is for testing and for validation, and how these are drawn.
+
+    Parameters
+    ----------
+    test, validation
+        Of each client's samples, rounded; at least one is left for training.
+    stratify
+        Whether each part of a client has its labels in the same shares, up to rounding.
+    seed
+        Draws which samples are for what.
+
+    Examples
+    --------
+    >>> rows = Shares(test=0.25, validation=0.25).split([np.arange(8)])
+    >>> [len(part[0]) for part in rows]
+    [4, 2, 2]
+    """
+
+    test: float = 0.0
+    validation: float = 0.0
+    stratify: bool = False
+    seed: int = 0
+
+    def split(self, clients: Sequence[Indices], labels: Array | None = None) -> SplitRows:
+        """Return the rows of each part; labels, one for each row, are whole numbers where they are classes.
+
+        Raises
+        ------
+        ValueError
+            Where a share is out of range, or where numbers to predict are to be stratified.
+        """
+        strata = None
+        if self.stratify:
+            if labels is None or labels.dtype.kind == "f":
+                raise ValueError("stratify needs classes, got a regression; leave one of them out.")
+            strata = labels
+        return split(clients, self.test, self.seed, self.validation, strata)
 
 
 def _spread(labels: Array) -> Indices:

@@ -5,7 +5,7 @@ from typing import Any, Literal
 import numpy as np
 
 from feddr.data import FederatedData
-from feddr.data.split import Partition, assign, options_of
+from feddr.data.split import Partition, Shares, assign, options_of
 from feddr.datasets.federate import Array, federate
 
 REGRESSION = ("diabetes",)
@@ -23,6 +23,8 @@ def bundled(
     beta: float | None = None,
     sigma: float | None = None,
     min_samples: int | None = None,
+    validation_share: float = 0.0,
+    stratify: bool = False,
 ) -> FederatedData:
     """Return a data set of scikit-learn, dealt out over clients.
 
@@ -35,10 +37,12 @@ def bundled(
         As in ``feddr.datasets.mnist``.
     standardise
         Whether to centre and scale each feature by the training samples of all clients together.
-    test_share
-        Of each client's samples; 0 for no test part.
+    test_share, validation_share
+        Of each client's samples; 0 for no such part.
+    stratify
+        Whether each part of a client has its labels in the same shares, up to rounding.
     seed
-        Draws the partition, and which samples are for testing.
+        Draws the partition, and which samples are for what.
 
     Returns
     -------
@@ -61,9 +65,8 @@ def bundled(
     options = options_of(shards_per_client, labels_per_client, beta, sigma, min_samples)
     clients = assign(y, partition, num_clients, seed, options)
     features = tuple(map(str, bunch.feature_names))
-    return federate(
-        x, y, clients, test_share=test_share, seed=seed, standardise=standardise, features=features, classes=classes
-    )
+    shares = Shares(test_share, validation_share, stratify, seed)
+    return federate(x, y, clients, shares, standardise=standardise, features=features, classes=classes)
 
 
 def _load(which: str) -> Any:

@@ -1,4 +1,4 @@
-"""From samples and a partition to a federation: every client keeps a part of its own samples for testing."""
+"""From samples and a partition to a federation: parts of each client's samples are for testing and validation."""
 
 import math
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from feddr.data import ClientSamples, FederatedData
 from feddr.data.partition import Indices
-from feddr.data.split import generator, split
+from feddr.data.split import Shares, generator
 from feddr.preparation import NumericColumn, Preparation
 from feddr.preparation.common import array_scaling
 from feddr.validation.arrays import pixels
@@ -22,9 +22,8 @@ def federate(
     x: Array,
     y: Array,
     clients: Sequence[Indices],
+    shares: Shares,
     *,
-    test_share: float,
-    seed: int,
     standardise: bool = False,
     features: Sequence[str] = (),
     classes: Sequence[str] = (),
@@ -37,16 +36,17 @@ def federate(
     x, y
         One row for each sample. Bytes are pixels and become numbers from 0 to 1; whole numbers in y become int32, and
         all other numbers float32.
-    test_share
-        Of each client's samples, drawn at random; at least one is left for training. 0 for no test part.
+    shares
+        Of each client's samples for testing and for validation.
     standardise
         Whether to subtract the mean of each feature and divide by its standard deviation, both over the training
         samples of all clients.
     """
-    rows = split(clients, test_share, seed)
+    rows = shares.split(clients, y)
     if not standardise and not features:
-        test = None if rows.test is None else gather(x, y, rows.test)
-        return FederatedData(gather(x, y, rows.train), test, classes=tuple(classes), clients=tuple(names))
+        train, validation, test = (None if part is None else gather(x, y, part) for part in rows)
+        assert train is not None
+        return FederatedData(train, test, classes=tuple(classes), clients=tuple(names), validation=validation)
     columns = tuple(map(NumericColumn, features or (f"x{j}" for j in range(x.shape[1]))))
     mean, scale = array_scaling(x, np.concatenate(rows.train)) if standardise else ((), ())
     preparation = Preparation(columns, mean, scale, classes=tuple(classes))

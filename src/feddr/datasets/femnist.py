@@ -17,6 +17,7 @@ import numpy as np
 
 from feddr.data import FederatedData
 from feddr.data.partition import Indices
+from feddr.data.split import Shares
 from feddr.datasets.download import find, folder
 from feddr.datasets.federate import Array, check_labels, gather
 from feddr.datasets.idx import read_idx
@@ -37,6 +38,8 @@ def femnist(
     num_clients: int | None = None,
     test_share: float = 0.1,
     seed: int = 0,
+    validation_share: float = 0.0,
+    stratify: bool = False,
 ) -> FederatedData:
     """Return FEMNIST as a federation.
 
@@ -56,6 +59,10 @@ def femnist(
         Of each writer's samples, where there is no folder ``test``.
     seed
         Draws the writers, or the users and their samples.
+    validation_share
+        Of each writer's samples, of those for training where the test part is given; 0 for no validation part.
+    stratify
+        Whether each part of a writer has its labels in the same shares, up to rounding.
 
     Returns
     -------
@@ -67,7 +74,8 @@ def femnist(
     -----
     The script behind the published 26-class set starts at the first image of a letter again for nearly every user, so
     that users share images, and one's test images are another's training images. Here users walk through each letter's
-    images in turn and begin again only when all are used, and a tenth of the images is for testing alone.
+    images in turn and begin again only when all are used, and a tenth of the images is for testing alone. An image
+    that is used twice may be one user's validation image and another's training image.
 
     Examples
     --------
@@ -80,14 +88,15 @@ def femnist(
         letters = CLASSES if layout == "leaf" else string.ascii_lowercase
         train, test = read_halves(source)
         scale = max(_largest(half, len(letters), source) for half in (train, test or {}))
-        data = combine(train, test, num_clients, test_share, seed, tuple(letters))
-        for part in (data.train, data.test):
+        data = combine(train, test, num_clients, Shares(test_share, validation_share, stratify, seed), tuple(letters))
+        for part in (data.train, data.validation, data.test):
             if scale > 1 and part is not None:
                 np.divide(part.samples["x"], np.float32(255), out=part.samples["x"])
         return data
     if layout == "fedprox":
         images, labels = _letters(source)
-        return _fedprox(images, labels, DEFAULT_USERS if num_clients is None else num_clients, seed)
+        users = _fedprox(images, labels, DEFAULT_USERS if num_clients is None else num_clients, seed)
+        return users.with_validation(validation_share, stratify, seed)
     raise ValueError(
         f"femnist needs LEAF's folders train and test in {source}, which cannot be downloaded; make them with its "
         "data/femnist/preprocess.sh -s niid --sf 0.05 -t sample and put them there, or give data_dir."

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from feddr.data import FederatedData
-from feddr.data.split import split
+from feddr.data.split import Shares
 from feddr.datasets import files
 from feddr.datasets.download import Remote, folder, obtain
 from feddr.datasets.federate import Array, gather
@@ -78,6 +78,8 @@ def heart_disease(
     missing: Literal["own", "drop"] = "own",
     test_share: float = 0.2,
     seed: int = 0,
+    validation_share: float = 0.0,
+    stratify: bool = False,
 ) -> FederatedData:
     """Return the patients of four hospitals: Cleveland, Budapest, Zurich and Basel, and Long Beach.
 
@@ -94,10 +96,12 @@ def heart_disease(
         value, of the same hospital's training patients; by the centre or the reference value if it has none. ``chol``
         and ``trestbps`` of 0 count as missing: all 123 Swiss patients have a cholesterol of 0. ``"drop"``: patients
         with a ``?`` in the chosen columns are left out, and a 0 stays (740 patients with the common columns).
-    test_share
-        Of each hospital's patients; 0 for no test part.
+    test_share, validation_share
+        Of each hospital's patients; 0 for no such part.
     seed
-        Draws who is for testing.
+        Draws who is for what.
+    stratify
+        Whether each part of a hospital has its labels in the same shares, up to rounding.
 
     Returns
     -------
@@ -134,19 +138,23 @@ def heart_disease(
         for i, column in enumerate(COLUMNS):
             if column.zero_is_missing:
                 patients[patients[:, i] == 0, i] = np.nan
-    train, _, test = split(np.split(np.arange(len(patients)), ends[:-1]), test_share, seed)
-    for i, rows in enumerate(np.split(np.arange(len(patients)), ends[:-1])):
-        for j in used:
-            _fill(patients[:, j], rows, train[i], COLUMNS[j])
-    x: Array = np.column_stack([_encode(patients[:, j], COLUMNS[j]) for j in used])
     y: Array = (patients[:, -1] > 0).astype(np.int32)
+    hospitals = np.split(np.arange(len(patients)), ends[:-1])
+    parts = Shares(test_share, validation_share, stratify, seed).split(hospitals, y)
+    for i, rows in enumerate(hospitals):
+        for j in used:
+            _fill(patients[:, j], rows, parts.train[i], COLUMNS[j])
+    x: Array = np.column_stack([_encode(patients[:, j], COLUMNS[j]) for j in used])
     names = [name for j in used for name in _names(COLUMNS[j])]
+    train, validation, test = (None if part is None else gather(x, y, part) for part in parts)
+    assert train is not None
     return FederatedData(
-        gather(x, y, train),
-        None if test is None else gather(x, y, test),
+        train,
+        test,
         features=tuple(names),
         classes=("healthy", "narrowed"),
         clients=HOSPITALS,
+        validation=validation,
     )
 
 

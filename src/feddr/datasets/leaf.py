@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from feddr.data import ClientSamples, FederatedData
+from feddr.data.split import Shares
 from feddr.datasets import files
 from feddr.datasets.federate import Array, draw, federate
 
@@ -35,7 +36,14 @@ class User:
 Users = dict[str, User]
 
 
-def leaf(path: str, num_clients: int | None = None, test_share: float = 0.1, seed: int = 0) -> FederatedData:
+def leaf(
+    path: str,
+    num_clients: int | None = None,
+    test_share: float = 0.1,
+    seed: int = 0,
+    validation_share: float = 0.0,
+    stratify: bool = False,
+) -> FederatedData:
     """Return the users of LEAF files as a federation.
 
     Parameters
@@ -48,7 +56,11 @@ def leaf(path: str, num_clients: int | None = None, test_share: float = 0.1, see
     test_share
         Of each user's samples, where there is no folder ``test``; 0 for no test part.
     seed
-        Draws the users, and which samples are for testing.
+        Draws the users, and which samples are for what.
+    validation_share
+        Of each user's samples, of those in ``train`` where there are both folders; 0 for no validation part.
+    stratify
+        Whether each part of a user has its labels in the same shares, up to rounding.
 
     Returns
     -------
@@ -71,7 +83,8 @@ def leaf(path: str, num_clients: int | None = None, test_share: float = 0.1, see
     >>> data.num_clients, data.train.samples["x"].tolist()
     (1, [[0.5], [1.5]])
     """
-    return combine(*read_halves(Path(path).expanduser()), num_clients, test_share, seed)
+    shares = Shares(test_share, validation_share, stratify, seed)
+    return combine(*read_halves(Path(path).expanduser()), num_clients, shares)
 
 
 def read_halves(source: Path) -> tuple[Users, Users | None]:
@@ -115,24 +128,24 @@ def combine(
     train: Users,
     test: Users | None,
     num_clients: int | None,
-    test_share: float,
-    seed: int,
+    shares: Shares,
     classes: Sequence[str] = (),
 ) -> FederatedData:
     """Return the federation of some users, or of all."""
     users = list(train)
-    names = [users[i] for i in draw(len(users), num_clients, seed, "users")]
+    names = [users[i] for i in draw(len(users), num_clients, shares.seed, "users")]
     part = _part([train[name] for name in names])
     if test is None:
         rows = np.arange(part.num_samples)
         clients = np.split(rows, part.offsets[1:-1])
         x, y = part.samples["x"], part.samples["y"]
-        return federate(x, y, clients, test_share=test_share, seed=seed, classes=classes, names=names)
+        return federate(x, y, clients, shares, classes=classes, names=names)
     width = part.samples["x"].shape[1]
     held = _part([test[name] for name in names], width)
     if held.samples["y"].dtype != part.samples["y"].dtype and held.num_samples:
         raise ValueError("The labels of train and test must both be classes or both be numbers, one has fractions.")
-    return FederatedData(part, held, classes=tuple(classes), clients=tuple(names))
+    whole = FederatedData(part, held, classes=tuple(classes), clients=tuple(names))
+    return whole.with_validation(shares.validation, shares.stratify, shares.seed)
 
 
 def _part(users: Sequence[User], width: int | None = None) -> ClientSamples:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from feddr.data import FederatedData
-from feddr.data.split import Partition, assign, options_of
+from feddr.data.split import Partition, Shares, assign, options_of
 from feddr.datasets import files
 from feddr.datasets.federate import Array, federate
 
@@ -35,6 +35,8 @@ def libsvm(
     beta: float | None = None,
     sigma: float | None = None,
     min_samples: int | None = None,
+    validation_share: float = 0.0,
+    stratify: bool = False,
 ) -> FederatedData:
     r"""Return the samples of a LIBSVM file, dealt out over clients.
 
@@ -53,10 +55,12 @@ def libsvm(
         1 in files of LIBSVM; 0 in some that others write.
     standardise
         Whether to centre and scale each feature by the training samples of all clients together.
-    test_share
-        Of each client's samples; 0 for no test part.
+    test_share, validation_share
+        Of each client's samples; 0 for no such part.
+    stratify
+        Whether each part of a client has its labels in the same shares, up to rounding.
     seed
-        Draws the partition, and which samples are for testing.
+        Draws the partition, and which samples are for what.
 
     Returns
     -------
@@ -93,7 +97,8 @@ def libsvm(
             )
     options = options_of(shards_per_client, labels_per_client, beta, sigma, min_samples)
     clients = assign(y, partition, num_clients, seed, options)
-    return federate(x, y, clients, test_share=test_share, seed=seed, standardise=standardise, classes=classes)
+    shares = Shares(test_share, validation_share, stratify, seed)
+    return federate(x, y, clients, shares, standardise=standardise, classes=classes)
 
 
 def read_libsvm(

@@ -15,7 +15,7 @@ import numpy as np
 from feddr.data import FederatedData
 from feddr.data import partition as partitions
 from feddr.data.partition import Indices
-from feddr.data.split import OPTIONS, assign, check_options, options_of
+from feddr.data.split import OPTIONS, Shares, assign, check_options, options_of
 from feddr.datasets.download import Remote, find, folder, obtain
 from feddr.datasets.federate import Array, check_labels, draw, federate, gather
 from feddr.datasets.idx import read_idx
@@ -61,6 +61,8 @@ def mnist(
     beta: float | None = None,
     sigma: float | None = None,
     min_samples: int | None = None,
+    validation_share: float = 0.0,
+    stratify: bool = False,
 ) -> FederatedData:
     """Return the digits of MNIST as a federation.
 
@@ -76,7 +78,7 @@ def mnist(
         A folder with the idx files, compressed or not, or with ``mnist_writers.npz`` (X, y, writer, is_test). By
         default they are looked for, and downloaded to, ``mnist`` in the folder for data (``docs/DATA.md``).
     seed
-        Draws the partition, and which samples are for testing.
+        Draws the partition, and which samples are for what.
     test
         ``"own"``: a part of each client's own digits; ``"official"``: the 10,000 test digits, which are by other
         writers, dealt out at random, so that the pooled test accuracy is the one that people quote.
@@ -84,6 +86,10 @@ def mnist(
         Of each client's digits, for ``test="own"``; 0 for no test part.
     shards_per_client, labels_per_client, beta, sigma, min_samples
         For the partitions that have them: 2, 3, 0.5, 1.0 and 1 by default.
+    validation_share
+        Of each client's digits, of those for training with ``test="official"``; 0 for no validation part.
+    stratify
+        Whether each part of a client has its labels in the same shares, up to rounding.
 
     Returns
     -------
@@ -111,18 +117,18 @@ def mnist(
     else:
         raise ValueError(f"partition must be one of {', '.join([*OPTIONS, 'writer'])}, got {partition!r}.")
     if test == "own":
-        return federate(
-            digits.images, digits.labels, clients, test_share=test_share, seed=seed, classes=CLASSES, names=names
-        )
+        shares = Shares(test_share, validation_share, stratify, seed)
+        return federate(digits.images, digits.labels, clients, shares, classes=CLASSES, names=names)
     if test != "official":
         raise ValueError(f'test must be "own" or "official", got {test!r}.')
     held = _load(source, download, "t10k", writers=False)
-    return FederatedData(
+    whole = FederatedData(
         gather(digits.images, digits.labels, clients),
         gather(held.images, held.labels, partitions.iid(held.labels, len(clients), seed)),
         classes=CLASSES,
         clients=tuple(names),
     )
+    return whole.with_validation(validation_share, stratify, seed)
 
 
 def _by_writer(writers: Array, num_clients: int | None, seed: int) -> tuple[list[Indices], list[str]]:

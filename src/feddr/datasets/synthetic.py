@@ -26,7 +26,14 @@ Model = Callable[[np.random.Generator], tuple[Array, Array, Array]]
 """From a client's generator to the mean of its features, its W and its b."""
 
 
-def synthetic(r: float, s: float, num_clients: int = 30, seed: int = 0) -> FederatedData:
+def synthetic(
+    r: float,
+    s: float,
+    num_clients: int = 30,
+    seed: int = 0,
+    validation_share: float = 0.0,
+    stratify: bool = False,
+) -> FederatedData:
     """Return synthetic-(r, s): every client has its own linear classifier and its own features.
 
     Client i draws, all from its own generator (N(m, t) has standard deviation t)::
@@ -49,6 +56,10 @@ def synthetic(r: float, s: float, num_clients: int = 30, seed: int = 0) -> Feder
         Number of clients. Client i is the same in a federation of any size.
     seed
         Another seed is another draw; one seed has the same client sizes whatever r and s.
+    validation_share
+        Of each client's training samples, which are nine tenths of its own; 0 for no validation part.
+    stratify
+        Whether both of these parts of a client have its labels in the same shares, up to rounding.
 
     Returns
     -------
@@ -70,17 +81,19 @@ def synthetic(r: float, s: float, num_clients: int = 30, seed: int = 0) -> Feder
         mean = rng.normal(B, 1, NUM_FEATURES)
         return mean, rng.normal(u, 1, (NUM_FEATURES, NUM_CLASSES)), rng.normal(u, 1, NUM_CLASSES)
 
-    return _federation(model, num_clients, seed)
+    return _federation(model, num_clients, seed).with_validation(validation_share, stratify, seed)
 
 
-def synthetic_iid(num_clients: int = 30, seed: int = 0) -> FederatedData:
+def synthetic_iid(
+    num_clients: int = 30, seed: int = 0, validation_share: float = 0.0, stratify: bool = False
+) -> FederatedData:
     """Return synthetic-iid: one linear classifier and one law of the features for all clients.
 
     As in ``synthetic``, with v = 0 and one W, b ~ N(0, 1) for everybody; the sizes still differ.
 
     Parameters
     ----------
-    num_clients, seed
+    num_clients, seed, validation_share, stratify
         As in ``synthetic``.
 
     Returns
@@ -97,7 +110,8 @@ def synthetic_iid(num_clients: int = 30, seed: int = 0) -> FederatedData:
     _check(num_clients, seed)
     shared = _generator(seed)
     fixed = np.zeros(NUM_FEATURES), shared.normal(size=(NUM_FEATURES, NUM_CLASSES)), shared.normal(size=NUM_CLASSES)
-    return _federation(lambda _: fixed, num_clients, seed)
+    data = _federation(lambda _: fixed, num_clients, seed)
+    return data.with_validation(validation_share, stratify, seed)
 
 
 def _federation(model: Model, num_clients: int, seed: int) -> FederatedData:

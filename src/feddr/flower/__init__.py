@@ -28,6 +28,7 @@ a message that is lost, repeated or late does no harm (``node`` has the argument
     records       entries, pending uploads and counters of the ledger; which files to delete
     journal       the log of a run, one line of JSON for each event
     metrics       the history of a deployed run
+    site_metrics  metrics over the samples of all sites, from the sums that each of them tells
     stopping      ends a run early, by the rule of feddr.StopWhen
     description   what the trained model is, so that feddr.load reads the run's folder
     progress      the table that a person sees

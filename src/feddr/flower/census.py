@@ -58,7 +58,7 @@ def settle(
         participation = float(np.mean(sampling.probabilities(federation.clients)))
         known = fixed_work.StepSizeInputs(np.array(weights), participation, federation.regulariser, federation.init)
         chosen, words = fixed_work.choose(algorithm, np.array([one.work for one in presences]), known)
-        fixed_work.warn(chosen)
+        fixed_work.warn(chosen, participation)
     membership.samples = membership.work = False  # whoever comes later need not say it again
     return Settled(Roles(steps.settled(chosen, {}), np.array(weights)), words)
 

@@ -212,6 +212,7 @@ class Deployment:
             probability=float(self.probabilities[i]),
             precision=self.settings.precision,
             preparation=self.federation.preparation_text,
+            metrics=self.metrics.asked if kind == "evaluate" else "",
             **steps.own_numbers(self.ledger.roles, i),
         )
         node, content = self.membership.node_of[i], task.content(broadcast.record)

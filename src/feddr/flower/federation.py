@@ -8,6 +8,7 @@ from typing import Literal
 
 import numpy as np
 
+from feddr.flower import site_metrics
 from feddr.flower.description import ModelDescription
 from feddr.flower.shared_table import SharedTable
 from feddr.metrics.metric import Metric, MetricFunction, choose
@@ -40,8 +41,9 @@ class Federation:
         its mean loss and accuracies and the numbers of its samples; or None, and the history holds only what the
         server knows: bytes, steps, g, sparsity and staleness.
     metrics
-        Further metrics of an ``evaluation`` on data of the server's own, as in ``simulate``. Nodes tell means alone, of
-        which F1 or AUC over all samples cannot be made.
+        Further metrics, as in ``simulate``. With ``evaluation="nodes"`` those that follow from a few sums of each site:
+        loss, accuracy, f1, log_loss, r2 and calibration_error, equal to those over the samples of all sites; AUC needs
+        the order of all scores, which sites do not tell.
     description
         What the model is, so that ``feddr.load`` and ``feddr predict`` read the run's folder; known already where there
         is a ``SharedTable``, or a Problem for ``evaluation``.
@@ -77,10 +79,13 @@ class Federation:
             raise ValueError(f"weights must be {self.clients} positive numbers, got {list(self.weights)}.")
         if not (self.evaluation is None or self.evaluation == "nodes" or isinstance(self.evaluation, Problem)):
             raise ValueError(f'evaluation must be a Problem, "nodes" or None, got {self.evaluation!r}.')
-        if choose(self.metrics) and not isinstance(self.evaluation, Problem):
+        chosen = choose(self.metrics)
+        if self.evaluation == "nodes":
+            site_metrics.check(chosen)
+        elif chosen and self.evaluation is None:
             raise ValueError(
-                f"Further metrics are measured by the server, on data of its own, got metrics={list(self.metrics)} and "
-                f"evaluation={self.evaluation!r}; give it a Problem, or leave the metrics out."
+                f"Further metrics need an evaluation, got metrics={list(self.metrics)} and evaluation=None; give "
+                'evaluation a Problem or "nodes", or leave the metrics out.'
             )
 
     @property

@@ -152,6 +152,8 @@ class TaskHeader(Note):
         and are not used where the node's algorithm has a number. NaN where the method has none.
     preparation
         How the sites of a shared table have agreed to make features of their rows, as JSON; "" without such a table.
+    metrics
+        Names of the metrics whose sums a task to evaluate asks for, with commas between them.
     """
 
     run: str
@@ -169,6 +171,7 @@ class TaskHeader(Note):
     eta: float
     alpha: float
     preparation: str = ""
+    metrics: str = ""
 
 
 @dataclass(frozen=True)
@@ -201,7 +204,13 @@ class UploadHeader(Note):
 
 @dataclass(frozen=True)
 class Metrics(Note):
-    """A client's means at xbar over its own samples, and their numbers; NaN or 0 where there is none."""
+    """A client's means at xbar over its own samples, and their numbers; NaN or 0 where there is none.
+
+    Parameters
+    ----------
+    sums
+        JSON: what the client tells of the metrics that the task asks for; "" where it asks for none.
+    """
 
     uid: str
     ticket: str
@@ -211,6 +220,7 @@ class Metrics(Note):
     samples: int
     test_accuracy: float
     test_samples: int
+    sums: str = ""
 
 
 def arrays(content: RecordDict) -> ArrayRecord:

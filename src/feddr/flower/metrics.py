@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +11,12 @@ import numpy as np
 from feddr import precision, tree
 from feddr.engines.shared.evaluation import Evaluator
 from feddr.engines.shared.measured import MetricSet
+from feddr.flower import site_metrics
 from feddr.flower.description import ModelWriter
 from feddr.flower.federation import Federation
 from feddr.flower.messages import Metrics
 from feddr.flower.records import Counters
-from feddr.history import History, Row
+from feddr.history import COLUMNS, History, Row
 from feddr.metrics import choose
 from feddr.problem import Problem
 from feddr.prox.regulariser import sparsity
@@ -31,16 +33,32 @@ class MetricsWriter:
         Where the run stands; later rows in the file belong to a future that did not come about.
     weights
         w_i of each client.
+    withheld
+        Notified of a client, a metric of which it tells no sums, and its reason, once each.
+
+    Attributes
+    ----------
+    asked
+        The metrics whose sums nodes are asked for, by name, with commas between them.
     """
 
-    def __init__(self, folder: Path, federation: Federation, dtype: np.dtype[Any], weights: list[float]) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        federation: Federation,
+        dtype: np.dtype[Any],
+        weights: list[float],
+        withheld: Callable[[int, str, str], None],
+    ) -> None:
         self.folder, self.federation, self.dtype, self.weights = folder, federation, dtype, weights
         self.history = History()
         self.reports: dict[int, dict[int, Metrics]] = {}
         problem = federation.evaluation if isinstance(federation.evaluation, Problem) else None
         self._evaluator = None if problem is None else Evaluator(problem, dtype)
-        asked = choose(federation.metrics)
-        self._asked = None if self._evaluator is None else MetricSet(self._evaluator.problem, self._evaluator, asked)
+        chosen = choose(federation.metrics)
+        self._own = None if self._evaluator is None else MetricSet(self._evaluator.problem, self._evaluator, chosen)
+        self.asked = site_metrics.question(chosen) if federation.evaluation == "nodes" else ""
+        self._withheld, self._known_reasons = withheld, set[tuple[int, str]]()
         self._model = ModelWriter(folder, federation.description or problem)
 
     def resume(self, version: int) -> None:
@@ -68,7 +86,7 @@ class MetricsWriter:
             prox_error=counters.prox_error,
             staleness_mean=counters.stale_sum / counters.stale_count if stale else math.nan,
             staleness_max=float(counters.stale_max) if stale else math.nan,
-            metrics={} if self._asked is None else self._asked.at(x)[0],
+            metrics={} if self._own is None else self._own.at(x)[0],
             **measured,
         )
         self.history.rows.append(row)
@@ -78,11 +96,17 @@ class MetricsWriter:
 
     def report(self, version: int, metrics: Metrics) -> Row | None:
         """Store a client's metrics, and return the row of this version once all clients have reported."""
+        told = site_metrics.read(metrics.sums, self.asked)
+        for column, reason in site_metrics.reasons(told).items():
+            if (metrics.client, column) not in self._known_reasons:
+                self._known_reasons.add((metrics.client, column))
+                self._withheld(metrics.client, column, reason)
         reports = self.reports.setdefault(version, {})
         reports[metrics.client] = metrics
         if len(reports) < len(self.weights):
             return None
         del self.reports[version]
+        sites = [site_metrics.read(one.sums, self.asked) for one in reports.values()]
         for k, row in enumerate(self.history.rows):
             if row.round == version:
                 f = math.fsum(w * reports[i].loss for i, w in enumerate(self.weights))
@@ -93,6 +117,7 @@ class MetricsWriter:
                     train_loss=_mean([(one.loss, one.samples) for one in reports.values()]),
                     train_accuracy=_mean([(one.accuracy, one.samples) for one in reports.values()]),
                     test_accuracy=_mean([(one.test_accuracy, one.test_samples) for one in reports.values()]),
+                    metrics={k: v for k, v in site_metrics.over_all(self.asked, sites).items() if k not in COLUMNS},
                 )
                 self._save()
                 return filled

@@ -24,6 +24,7 @@ and what both sides count is the same to the last bit.
 """
 
 import dataclasses
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -42,12 +43,14 @@ from feddr.algorithms.algorithm import ProblemLike
 from feddr.engines.shared.compiled_clients import CompiledClients
 from feddr.engines.shared.errors import inaccurate, warn_inaccurate
 from feddr.engines.shared.evaluation import Evaluator
+from feddr.engines.shared.measured import Evaluates
 from feddr.engines.shared.plain_clients import PlainClients
+from feddr.engines.shared.plain_evaluation import PlainEvaluator
 from feddr.engines.shared.randomness import client_rng, upload_draw
-from feddr.flower import compressed, identity, messages, steps, wire
+from feddr.flower import compressed, identity, messages, site_metrics, steps, wire
 from feddr.flower.messages import Checkup, Hello, Metrics, Presence, TableQuestion, TaskHeader, UploadHeader, Working
 from feddr.flower.settings import FromContext, from_context
-from feddr.flower.shared_table import TableProblem, answer, own_problem
+from feddr.flower.shared_table import FEWEST_ROWS, TableProblem, answer, own_problem
 from feddr.local import LocalSolver
 from feddr.problem import Problem
 from feddr.storage import lock, tensors
@@ -62,6 +65,7 @@ def client_app(
     *,
     folder: str | Path | None = None,
     mods: Sequence[Mod] = (),
+    fewest_rows: int = FEWEST_ROWS,
 ) -> ClientApp:
     """Return a Flower ClientApp for one client.
 
@@ -82,6 +86,9 @@ def client_app(
     mods
         Flower mods around the client's work, such as ``LocalDpMod``; those that read arrays need the server to
         broadcast ``"dense"``, and an algorithm without compression.
+    fewest_rows
+        A part of the client's data with fewer samples tells no sums for the server's ``metrics``; a ``SharedTable`` has
+        its own number.
 
     Examples
     --------
@@ -97,7 +104,13 @@ def client_app(
 
     def node(context: Context, preparation: str = "") -> Node:
         return Node.open(
-            problem, from_context(algorithm, context), from_context(local, context), folder, context, preparation
+            problem,
+            from_context(algorithm, context),
+            from_context(local, context),
+            folder,
+            context,
+            preparation,
+            problem.table.fewest_rows if isinstance(problem, TableProblem) else fewest_rows,
         )
 
     @app.query()
@@ -145,6 +158,7 @@ class Node:
     algorithm: Deployable
     local: LocalSolver
     root: Path
+    fewest_rows: int = FEWEST_ROWS
 
     @cached_property
     def problem(self) -> ProblemLike:
@@ -166,6 +180,7 @@ class Node:
         folder: str | Path | None,
         context: Context,
         preparation: str = "",
+        fewest_rows: int = FEWEST_ROWS,
     ) -> "Node":
         """Return the client of this node."""
         client = context.node_config.get("partition-id")
@@ -182,7 +197,8 @@ class Node:
             )
         compilation_cache.enable()
         root = identity.root(context.node_config.get("feddr-folder"), folder)
-        return cls(client, lambda: own_problem(problem, client, context, preparation), algorithm, local, root)
+        load = functools.partial(own_problem, problem, client, context, preparation)
+        return cls(client, load, algorithm, local, root, fewest_rows)
 
     def hello(self, hello: Hello) -> Presence:
         """Answer with the client of this node, and the numbers that the server asks for."""
@@ -241,16 +257,19 @@ class Node:
         self._rules(task)
         dtype = precisions.of(task.precision)
         xbar = wire.decode(arrays, tree.cast(self.problem.init, dtype), dtype, sent_by_server=True)
-        metrics, test = self._metrics(xbar, dtype), self.problem.data.test
+        problem = self.problem
+        evaluator = Evaluator(problem, dtype) if isinstance(problem, Problem) else PlainEvaluator(problem, dtype)
+        metrics, test = self._metrics(evaluator, xbar), problem.data.test
         return Metrics(
             uid=task.uid,
             ticket=task.ticket,
             client=self.client,
             loss=metrics["train_loss"],
             accuracy=metrics["train_accuracy"],
-            samples=self.problem.data.train.num_samples,
+            samples=problem.data.train.num_samples,
             test_accuracy=metrics["test_accuracy"],
             test_samples=0 if test is None else test.num_samples,
+            sums=site_metrics.answer(problem, evaluator, xbar, task.metrics, self.fewest_rows),
         )
 
     def _folder(self, run: str) -> Path:
@@ -270,10 +289,10 @@ class Node:
         samples = precisions.samples(self.problem.data.train.samples, dtype)
         return CompiledClients(self.problem, samples, self.local, dtype, self.algorithm.needs_gradient)
 
-    def _metrics(self, xbar: Tree, dtype: np.dtype[Any]) -> dict[str, float]:
+    def _metrics(self, evaluator: Evaluates, xbar: Tree) -> dict[str, float]:
         problem = self.problem
         if isinstance(problem, Problem):
-            return Evaluator(problem, dtype).at(xbar)
+            return evaluator.at(xbar)
         return {
             "train_loss": problem.f(xbar),
             "train_accuracy": problem.accuracy(xbar, problem.data.train),

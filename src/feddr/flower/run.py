@@ -12,7 +12,7 @@ from feddr.algorithms import Algorithm, Asynchronous, Deployable, step_sizes, up
 from feddr.flower import agreement, census, identity, rounds, steps, stopping
 from feddr.flower.deployment import Deployment, Services
 from feddr.flower.federation import Federation
-from feddr.flower.journal import Journal
+from feddr.flower.journal import Journal, plain
 from feddr.flower.ledger import Ledger
 from feddr.flower.mailbox import Mailbox, Monotonic, TimeSource
 from feddr.flower.membership import Membership
@@ -108,7 +108,12 @@ def open_run(
     if ledger.words:
         journal.write("step_sizes", words=ledger.words, **steps.numbers(ledger.roles.algorithm))
         progress.say(f"{type(algorithm).__name__}: {ledger.words}")
-    metrics = MetricsWriter(folder, federation, settings.dtype, ledger.weights)
+
+    def withheld(client: int, metric: str, reason: str) -> None:
+        journal.write("withheld", client=client, metric=metric, reason=reason)
+        progress.say(f"client {client} tells no {metric}: {plain(reason)}")
+
+    metrics = MetricsWriter(folder, federation, settings.dtype, ledger.weights, withheld)
     metrics.resume(ledger.version)
     services = Services(clock, mailbox, membership, journal, progress)
     return Deployment(federation, algorithm, sampling, settings, ledger, metrics, services)

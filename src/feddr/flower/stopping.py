@@ -4,12 +4,15 @@ Time and bytes are looked at after every step of the server, metrics as they com
 after the version that they are about, so a run may be some rounds further by then.
 """
 
+import math
+
 from feddr.early_stopping import StopWhen
 from feddr.flower.federation import Federation
 from feddr.flower.journal import Journal
 from feddr.flower.ledger import Ledger
-from feddr.history import COLUMNS, History
+from feddr.history import COLUMNS, History, Row
 from feddr.metrics import choose
+from feddr.metrics.sums import SUMS
 from feddr.problem import Problem
 
 KNOWN = ("g", "sparsity")
@@ -31,7 +34,7 @@ def check(rule: StopWhen | None, federation: Federation) -> None:
     if rule.metric not in measured and rule.metric not in names | {name.partition("_")[2] for name in names}:
         remedy = "add it to the metrics of the Federation" if own else 'use evaluation="nodes", or a Problem of its own'
         if federation.evaluation == "nodes":
-            remedy = f"nodes report {', '.join(REPORTED[2:])}"
+            remedy = f"nodes report {', '.join(REPORTED[2:])}, and {', '.join(SUMS)} with metrics=[...]"
         raise ValueError(f"stop_when needs {rule.metric}, which is not measured in this deployment; {remedy}.")
 
 
@@ -59,7 +62,12 @@ class EarlyEnd:
         self.reason = self.rule.spent(counters.wall_time, counters.bytes_up + counters.bytes_down)
         if not self.reason and metric is not None:
             # Rows that nodes have not filled in yet say nothing.
-            known = History([row for row in self.history.rows if row.value(metric) == row.value(metric)])
+            known = History([row for row in self.history.rows if _has(row, metric)])
             self.reason = self.rule.reached(known) if known.rows else ""
         if self.reason:
             self.journal.write("stopping", version=self.ledger.version, reason=self.reason)
+
+
+def _has(row: Row, metric: str) -> bool:
+    values = row.to_dict()
+    return any(values.get(name, math.nan) == values.get(name) for name in (metric, f"test_{metric}", f"train_{metric}"))

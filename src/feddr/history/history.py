@@ -152,8 +152,11 @@ class History:
 
     @property
     def metrics(self) -> tuple[str, ...]:
-        """The further metrics that were asked for, in the order in which they were measured."""
-        return tuple(dict.fromkeys(name for row in self.rows for name in row.metrics))
+        """The further metrics that were asked for, in the order in which they were measured.
+
+        One that every history has, such as ``train_accuracy``, is not a further one.
+        """
+        return tuple(dict.fromkeys(name for row in self.rows for name in row.metrics if name not in COLUMNS))
 
     @property
     def columns(self) -> tuple[str, ...]:

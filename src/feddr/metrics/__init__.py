@@ -7,6 +7,8 @@ test part. The modules::
 
     metric    what a metric is, which ones a run is to compute, and which end of a column is the better one
     ready     f1, auc, log_loss, r2 and calibration_error
+    sums      those of them that follow from a few sums of each place, as deployments compute them
+    outputs   predicted classes, log-probabilities, and labels that are checked
 """
 
 from feddr.metrics.metric import READY, Metric, better, choose, named, statistics

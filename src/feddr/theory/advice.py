@@ -194,19 +194,19 @@ def resolve(algorithm: Any, problem: "Problem | ProblemLike", sampling: "Samplin
 
     if isinstance(algorithm, FedDR):
         algorithm = algorithm.settled(local.certified)
+    participation = float(np.mean(sampling.probabilities(problem.data.num_clients)))
     if "auto" not in (_of(algorithm, "eta"), _of(algorithm, "alpha")):
         resolved = Resolved(algorithm)
     elif local.certified:
         resolved = _recommended(algorithm, problem, sampling, local)
     else:
         work = fixed_work.work(local, problem.data.sizes) if _of(algorithm, "eta") == "auto" else None
-        participation = float(np.mean(sampling.probabilities(problem.data.num_clients)))
         federation = fixed_work.StepSizeInputs(problem.client_weights, participation, problem.regulariser, problem.init)
         resolved = Resolved(*fixed_work.choose(algorithm, work, federation))
         if work is not None and callable(getattr(local, "lr", None) or getattr(local, "schedule", None)):
             resolved = resolved._replace(words=f"{resolved.words} lr is that of the first round.")
     if not local.certified:
-        fixed_work.warn(resolved.algorithm)
+        fixed_work.warn(resolved.algorithm, participation)
     return resolved
 
 

@@ -115,10 +115,9 @@ def choose(algorithm: Any, work: NDArray[np.float64] | None, federation: StepSiz
     """
     chosen: dict[str, Any] = {}
     words = []
-    asynchronous = hasattr(algorithm, "buffer")
-    p = 1.0 if asynchronous else federation.participation
+    p = 1.0 if hasattr(algorithm, "buffer") else federation.participation
     if algorithm.alpha == "auto":
-        chosen["alpha"] = ALPHA_ASYNCHRONOUS if asynchronous else 1.0 + A * math.sqrt(p)
+        chosen["alpha"] = relaxation(algorithm, p)
         words.append(f"alpha = {chosen['alpha']:.4g}")
     if algorithm.eta == "auto":
         assert work is not None
@@ -138,6 +137,18 @@ def choose(algorithm: Any, work: NDArray[np.float64] | None, federation: StepSiz
                 f"{1 / bearable:.3g} times smaller than without g = {federation.g}, which could empty the model"
             )
     return dataclasses.replace(algorithm, **chosen), "; ".join(words) + "."
+
+
+def relaxation(algorithm: Any, participation: float) -> float:
+    """Return the alpha that "auto" stands for, where so large a share of the clients takes part in a round.
+
+    Examples
+    --------
+    >>> import feddr
+    >>> relaxation(feddr.FedDR(), participation=1.0), relaxation(feddr.AsyncFedDR(), participation=1.0)
+    (1.05, 1.2)
+    """
+    return ALPHA_ASYNCHRONOUS if hasattr(algorithm, "buffer") else 1.0 + A * math.sqrt(participation)
 
 
 def largest(g: "Regulariser", x0: Tree, eta: float, pace: float) -> float:
@@ -163,13 +174,22 @@ def largest(g: "Regulariser", x0: Tree, eta: float, pace: float) -> float:
     return low
 
 
-def warn(algorithm: Any) -> None:
-    """Warn of step sizes that amplify: with a start at xbar the momentum of xbar is 2 - alpha."""
+def warn(algorithm: Any, participation: float) -> None:
+    """Warn of step sizes that amplify: with a start at xbar the momentum of xbar is 2 - alpha.
+
+    Parameters
+    ----------
+    algorithm
+        With numbers for "auto"; one without alpha never amplifies.
+    participation
+        The share of clients that takes part in a round, on average.
+    """
     alpha = getattr(algorithm, "alpha", 2.0)
     if getattr(algorithm, "start", "own") == "xbar" and alpha < 1:
         warnings.warn(
             f"alpha should be at least 1 where local work has a fixed length and starts at xbar, got {alpha:g}: xbar "
-            f"has the momentum 2 - alpha = {2 - alpha:g}, which amplifies. Take alpha = 1.1, or start='own'.",
+            f"has the momentum 2 - alpha = {2 - alpha:g}, which amplifies. Leave alpha out, which "
+            f"takes {relaxation(algorithm, participation):.4g} here, or use start='own'.",
             StepSizeWarning,
             stacklevel=4,
         )
