@@ -94,11 +94,14 @@ class TableQuestion(Note):
     thresholds
         JSON: numbers for each column, of which the node is to count the values that are at most as large; "" to ask
         for the statistics of the rows.
+    sites
+        How many sites the preparation will be made from.
     """
 
     run: str
     table: str
     thresholds: str
+    sites: int = 0
 
 
 @dataclass(frozen=True)
@@ -152,6 +155,8 @@ class TaskHeader(Note):
         and are not used where the node's algorithm has a number. NaN where the method has none.
     preparation
         How the sites of a shared table have agreed to make features of their rows, as JSON; "" without such a table.
+    sites
+        The uploads, at least, of which the server will make its next step, for sites that have a rule about it.
     """
 
     run: str
@@ -169,6 +174,7 @@ class TaskHeader(Note):
     eta: float
     alpha: float
     preparation: str = ""
+    sites: int = 0
 
 
 @dataclass(frozen=True)
@@ -201,7 +207,7 @@ class UploadHeader(Note):
 
 @dataclass(frozen=True)
 class Metrics(Note):
-    """A client's means at xbar over its own samples, and their numbers; NaN or 0 where there is none."""
+    """A client's means at xbar over its own samples, and their numbers; NaN and 0 where none is there, or is told."""
 
     uid: str
     ticket: str
