@@ -4,6 +4,7 @@ import hashlib
 import json
 import math
 import traceback
+from collections.abc import Mapping
 from pathlib import Path
 
 from flwr.app import Array, ConfigRecord, Context, Message, RecordDict
@@ -80,7 +81,7 @@ class SiteGuard:
         log.append({**entry, "bytes": wire.size(content), "norm": known, "sha256": content_digest(content)})
         return reply
 
-    def _check(self, kind: str, asked: dict[str, object], context: Context, log: AuditLog) -> None:
+    def _check(self, kind: str, asked: Mapping[str, object], context: Context, log: AuditLog) -> None:
         """Refuse what can be refused before the app looks at any row."""
         site = site_of(context)
         if site is None or kind not in ABOUT_DATA:
