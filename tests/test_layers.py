@@ -32,6 +32,7 @@ LAYERS = (
         "report",
         "tune",
         "reproduce",
+        "sites",
         "flower",
         "deploy",
         "plots.tune",

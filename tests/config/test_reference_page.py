@@ -77,9 +77,9 @@ def test_every_example_is_accepted(kind: str, name: str, table: dict[str, Any]) 
         assert isinstance(part, components.Component)
         key = kind if kind in ("algorithm", "g", "sampling", "delays", "local") else "local"
         assert feddr.config.build.__module__  # the builder of components is that of experiments
-        from feddr.config.build import _make
+        from feddr.config.build import make
 
-        assert _make(key, part) is not None
+        assert make(key, part) is not None
 
 
 @pytest.mark.parametrize("key", list(schema.SCALARS))

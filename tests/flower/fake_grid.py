@@ -48,13 +48,14 @@ class Fate:
 
 @dataclass
 class FakeNode:
-    """A node: its number, its client, the app that it runs and its disk."""
+    """A node: its number, its client, the app that it runs, its disk, and further settings."""
 
     number: int
     client: int
     app: ClientApp
     disk: Path
     alive: bool = True
+    config: dict[str, Any] = field(default_factory=dict)
 
 
 class Clock:
@@ -173,7 +174,7 @@ class FakeGrid(Grid):
 
     def _run(self, node: FakeNode, message: Message) -> Message:
         self.worked.append((self.clock.now(), node.client, message.metadata.message_type))
-        config: dict[str, Any] = {"partition-id": node.client, "feddr-folder": str(node.disk)}
+        config: dict[str, Any] = {"partition-id": node.client, "feddr-folder": str(node.disk), **node.config}
         context = Context(1, node.number, config, RecordDict(), self.config)
         try:
             return wire_copy(node.app(message, context))

@@ -11,7 +11,7 @@ The modules::
     reproduce        feddr reproduce
     predict          feddr predict
     report           feddr report
-    deploy           feddr deploy certs, check, server, node
+    deploy           feddr deploy certs, check, server, node; deploy_run has example, run, audit
     progress         progress bars, and the table of results
     console          consoles, exit codes, errors in one line, options, and Ctrl-C
 """

@@ -1,4 +1,4 @@
-"""The commands ``feddr deploy certs``, ``check``, ``server`` and ``node``."""
+"""The commands ``feddr deploy certs``, ``check``, ``server``, ``node``; example, run, audit are in ``deploy_run``."""
 
 from pathlib import Path
 from typing import Annotated
@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from feddr.commands.console import FAILED, results
+from feddr.commands.deploy_run import audit, example, run
 
 WIDTH = 140
 """Columns of the findings in a file or a pipe."""
@@ -14,6 +15,9 @@ app = typer.Typer(no_args_is_help=True, help="Run FedDR on real machines over Fl
 
 Certs = Annotated[
     Path | None, typer.Option(metavar="DIR", help="Folder with certificates; may be left out on this machine only.")
+]
+SiteFile = Annotated[
+    Path | None, typer.Option(metavar="SITE.toml", help="The site's own file: its data, its columns, its rules.")
 ]
 State = Annotated[Path, typer.Option(metavar="DIR", help="Folder for state and logs, of this process alone.")]
 
@@ -45,8 +49,12 @@ def check(
         str | None, typer.Option(metavar="HOST:PORT", help="An address that should be free, for a SuperLink.")
     ] = None,
     certs: Annotated[Path | None, typer.Option(metavar="DIR", help="Folder with certificates.")] = None,
+    site: SiteFile = None,
+    config: Annotated[
+        Path | None, typer.Option(metavar="CONFIG.toml", help="An experiment, to compare the site's columns with.")
+    ] = None,
 ) -> None:
-    """Look at versions, ports, certificates, clock and SuperLink; the exit code is 1 if there is a problem."""
+    """Look at versions, ports, certificates, clock, SuperLink and a site's data; exit code 1 if there is a problem."""
     from rich.table import Table
     from rich.text import Text
 
@@ -56,7 +64,7 @@ def check(
     for title in ("", "", "found", "remedy"):
         table.add_column(title, overflow="fold")
     colours = {"ok": "green", "note": "yellow", "problem": "bold red"}
-    findings = list(look(superlink, listen, certs))
+    findings = list(look(superlink, listen, certs, site, config))
     for what, verdict, observed, remedy in findings:
         table.add_row(Text(verdict, colours[verdict]), what, Text(observed), Text(remedy))
     results(WIDTH).print(table)
@@ -96,9 +104,15 @@ def node(
         list[str] | None,
         typer.Option(metavar="KEY=VALUE", help="Further node settings, values in TOML; may be repeated."),
     ] = None,
+    site: SiteFile = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="Write events to the log only.")] = False,
 ) -> None:
     """Run a SuperNode, and start it again when it ends."""
     from feddr.deploy import node as nodes
 
-    nodes.run(superlink, partition, state, certs, key, config or [], quiet)
+    nodes.run(superlink, partition, state, certs, key, config or [], quiet, site)
+
+
+app.command()(example)
+app.command()(run)
+app.command()(audit)

@@ -72,9 +72,9 @@ def build(config: Config) -> "tuple[Problem, tuple[RunArguments, ...]]":
     runs = tuple(
         RunArguments(
             method.label,
-            _make("algorithm", method.algorithm, method.label),
-            _make("local", method.local or config.local),
-            _make("sampling", method.sampling or config.sampling),
+            make("algorithm", method.algorithm, method.label),
+            make("local", method.local or config.local),
+            make("sampling", method.sampling or config.sampling),
         )
         for method in config.algorithms
     )
@@ -107,7 +107,7 @@ def build_clock(config: Config) -> "Clock | None":
 
     if config.engine != "clock":
         return None
-    delays = _make("delays", config.delays or Component("Fixed"))
+    delays = make("delays", config.delays or Component("Fixed"))
     try:
         return Clock(delays, config.deadline)
     except ValueError as error:
@@ -213,7 +213,7 @@ def _problem(config: Config) -> "Problem":
 
     from feddr.problem import Problem
 
-    model, g, data = _make("model", config.model), _make("g", config.g), _make("data", config.data)
+    model, g, data = make("model", config.model), make("g", config.g), make("data", config.data)
     shared: dict[str, Any] = {"g": g, "weights": config.weights, "seed": config.init_seed}
     try:
         if _is_regression(data):
@@ -238,7 +238,7 @@ def _is_regression(data: "FederatedData") -> bool:
     return y is not None and y.dtype.kind == "f" and not data.classes
 
 
-def _make(kind: str, part: Component | None, label: str = "") -> Any:
+def make(kind: str, part: Component | None, label: str = "") -> Any:
     """Call what the part names with its arguments, in which parts and tables of parts are made first."""
     if part is None:
         return None
@@ -255,7 +255,7 @@ def _make(kind: str, part: Component | None, label: str = "") -> Any:
 
 def _argument(value: Any) -> Any:
     if isinstance(value, Component):
-        return _make(value.kind, value)
+        return make(value.kind, value)
     if isinstance(value, tuple):
         return tuple(map(_argument, value))
     return {key: _argument(entry) for key, entry in value.items()} if isinstance(value, Mapping) else value

@@ -97,7 +97,7 @@ def csv(
         assert files is not None
         table = _joined(files, delimiter)
     if label in table.columns and not regression and list(table.columns).count(label) == 1:
-        table[label] = _inferred(table[label])
+        table[label] = inferred(table[label])
     return FederatedData.from_frame(
         table,
         OWNER if client is None else client,
@@ -204,7 +204,7 @@ def _joined(files: Mapping[str, str], delimiter: str) -> "DataFrame":
     return joined
 
 
-def _inferred(column: Any) -> Any:
+def inferred(column: Any) -> Any:
     """Return labels that are texts as whole numbers, numbers or truth values, if all of them are such."""
     texts = [value.strip() for value in column if isinstance(value, str)]
     if len(texts) != len(column) or "" in texts:

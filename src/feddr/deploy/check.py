@@ -17,7 +17,13 @@ FLOWER = "1.41"
 PROGRAMS = ("flwr", "flower-superlink", "flower-supernode", "flower-superexec")
 
 
-def check(superlink: str | None = None, listen: str | None = None, certs: Path | None = None) -> Iterator[Finding]:
+def check(
+    superlink: str | None = None,
+    listen: str | None = None,
+    certs: Path | None = None,
+    site: Path | None = None,
+    config: Path | None = None,
+) -> Iterator[Finding]:
     """Look at this machine, at the certificates, and at the SuperLink, one finding after the other.
 
     Parameters
@@ -28,6 +34,8 @@ def check(superlink: str | None = None, listen: str | None = None, certs: Path |
         ``host:port`` that should be free: what a SuperLink needs.
     certs
         Folder of a server or of a node.
+    site, config
+        A site's own file, and the experiment whose columns its data must have.
     """
     yield from versions()
     yield from variables()
@@ -37,6 +45,10 @@ def check(superlink: str | None = None, listen: str | None = None, certs: Path |
         from feddr.deploy.check_certs import certificates
 
         yield from certificates(certs)
+    if site is not None or config is not None:
+        from feddr.deploy.check_site import site_data
+
+        yield from site_data(site, config)
     if superlink is not None:
         from feddr.deploy.check_link import link
 

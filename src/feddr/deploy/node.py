@@ -6,11 +6,12 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from feddr.deploy import address
+from feddr.deploy import address, client_process
 from feddr.deploy.address import Address
 from feddr.deploy.environment import environment, private_folder, program
 from feddr.deploy.events import Events
 from feddr.deploy.supervise import Cause, Supervisor
+from feddr.sites import Site
 from feddr.storage import lock
 
 REJOIN_WAIT = 65.0
@@ -36,6 +37,7 @@ def run(
     key: Path | None = None,
     config: Sequence[str] = (),
     quiet: bool = False,
+    site: Path | None = None,
 ) -> None:
     """Run a node until SIGTERM or SIGINT.
 
@@ -53,13 +55,22 @@ def run(
         The node's private key, instead of ``certs/node.key``.
     config
         Further settings of the node, each ``key=value`` with a value in TOML.
+    site
+        The site's own file: its data, its columns, and the rules that this node enforces.
     """
     target = address.parse(superlink)
     if partition < 0:
         raise ValueError(f"partition must be at least 0, got {partition}.")
     secrets = security(target, certs, key)
+    rules = None if site is None else Site.read(site).rules
     private_folder(state)
-    node_config = " ".join([f"partition-id={partition}", f'feddr-folder="{state.resolve()}"', *config])
+    own = [] if site is None else [f'feddr-site="{site.resolve()}"']
+    node_config = " ".join([f"partition-id={partition}", f'feddr-folder="{state.resolve()}"', *own, *config])
+    surroundings = environment(private_folder(state / "flwr"))
+    if site is not None and rules is not None and rules.experiments is not None:
+        client_process.install(state / "bin")
+        surroundings["PATH"] = f"{(state / 'bin').resolve()}{os.pathsep}{surroundings['PATH']}"
+        surroundings |= {client_process.SITE: str(site.resolve()), client_process.STATE: str(state.resolve())}
     events = Events(state / "events.jsonl", f"node {partition}", quiet)
     log = state / "supernode.log"
     start = [program("flower-supernode"), "--superlink", str(target), "--node-config", node_config, *secrets]
@@ -85,7 +96,7 @@ def run(
         os.set_inheritable(held, True)
         Supervisor(
             command,
-            {TASK_POLL: "0.2", **environment(private_folder(state / "flwr"))},
+            {TASK_POLL: "0.2", **surroundings},
             log,
             events,
             cause,

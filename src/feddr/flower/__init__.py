@@ -7,7 +7,10 @@ What travels is the value xhat_i that the server is to count for a client, never
 a message that is lost, repeated or late does no harm (``node`` has the argument). The modules::
 
     server        server_app: the Flower ServerApp
-    node          client_app: the Flower ClientApp, one client, its data and its state on disk
+    client        client_app: the Flower ClientApp
+    node          one client, its data and its state on disk
+    guard         the rules of a site's file around the app, and the log of what leaves the site
+    limits        what a site's rules leave of an update and of an evaluation
     federation    what the server knows of the problem
     settings      the arguments of server_app, and their names in Flower's run config
     run           a run from start or resume to its end
@@ -42,11 +45,11 @@ try:
 except ImportError as error:
     raise ImportError("feddr.flower needs Flower; install it with: pip install 'feddr[flower]'") from error
 
+from feddr.flower.client import client_app
 from feddr.flower.deployment import Abandoned
 from feddr.flower.description import ModelDescription
 from feddr.flower.federation import Federation
 from feddr.flower.inspect import LedgerSnapshot, audit, read_run
-from feddr.flower.node import client_app
 from feddr.flower.refused import REASONS, Refused
 from feddr.flower.server import server_app
 from feddr.flower.shared_table import SharedTable

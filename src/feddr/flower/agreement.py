@@ -117,7 +117,7 @@ class Sites:
         """Return the answers of all clients in their order; whoever fails is asked again after a pause."""
         answers: dict[int, T] = {}
         pauses, begin, complaint = Pauses(self.clock), self.clock.now(), ""
-        question = TableQuestion(self.settings.name, self.table.digest, thresholds)
+        question = TableQuestion(self.settings.name, self.table.digest, thresholds, self.clients)
         while True:
             self.membership.refresh()
             here, busy = self.membership.node_of, self.mailbox.busy("table")

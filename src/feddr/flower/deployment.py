@@ -1,5 +1,6 @@
 """A deployed run in progress: tasks are sent, uploads are received, validated, and accepted into the ledger."""
 
+import math
 import secrets
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
@@ -79,6 +80,7 @@ class Deployment:
         self.rules = identity.rules(algorithm, settings.precision, federation.init)
         self.asynchronous = isinstance(algorithm, Asynchronous)
         self.probabilities = sampling.probabilities(federation.clients)
+        self.sites = 0  # uploads of which the next step is made, at least; the schedule sets it
         self.statuses = {i: ClientStatus(number=ledger.number(i)) for i in range(federation.clients)}
         self.pauses = Pauses(clock)
         self.checkups = Checkups(mailbox, membership, journal, clock, settings.name)
@@ -213,6 +215,7 @@ class Deployment:
             precision=self.settings.precision,
             preparation=self.federation.preparation_text,
             metrics=self.metrics.asked if kind == "evaluate" else "",
+            sites=self.sites,
             **steps.own_numbers(self.ledger.roles, i),
         )
         node, content = self.membership.node_of[i], task.content(broadcast.record)
@@ -258,7 +261,8 @@ class Deployment:
         metrics = Metrics.read(answer.content)
         if (metrics.uid, metrics.ticket, metrics.client) != (self.ledger.uid, sent.ticket, sent.client):
             raise Refused("foreign", "these metrics answer another question")
-        if metrics.samples < 1 or metrics.test_samples < 0:
+        withheld = metrics.samples == 0 and math.isnan(metrics.loss)
+        if (metrics.samples < 1 and not withheld) or metrics.test_samples < 0:
             raise Refused("malformed", f"numbers of samples are positive, got {metrics.samples}")
         row = self.metrics.report(sent.version, metrics)
         if row is not None:

@@ -94,11 +94,14 @@ class TableQuestion(Note):
     thresholds
         JSON: numbers for each column, of which the node is to count the values that are at most as large; "" to ask
         for the statistics of the rows.
+    sites
+        How many sites the preparation will be made from.
     """
 
     run: str
     table: str
     thresholds: str
+    sites: int = 0
 
 
 @dataclass(frozen=True)
@@ -154,6 +157,8 @@ class TaskHeader(Note):
         How the sites of a shared table have agreed to make features of their rows, as JSON; "" without such a table.
     metrics
         Names of the metrics whose sums a task to evaluate asks for, with commas between them.
+    sites
+        The uploads, at least, of which the server will make its next step, for sites that have a rule about it.
     """
 
     run: str
@@ -172,6 +177,7 @@ class TaskHeader(Note):
     alpha: float
     preparation: str = ""
     metrics: str = ""
+    sites: int = 0
 
 
 @dataclass(frozen=True)
@@ -204,7 +210,7 @@ class UploadHeader(Note):
 
 @dataclass(frozen=True)
 class Metrics(Note):
-    """A client's means at xbar over its own samples, and their numbers; NaN or 0 where there is none.
+    """A client's means at xbar over its own samples, and their numbers; NaN and 0 where none is there, or is told.
 
     Parameters
     ----------

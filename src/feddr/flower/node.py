@@ -1,4 +1,4 @@
-"""``client_app``: a node with one client's data, its rules of the algorithm, and its state on the node's own disk.
+"""One client of a deployment: its data, its rules of the algorithm, and its state on the node's own disk.
 
 Why a lost reply does no harm
 -----------------------------
@@ -25,16 +25,14 @@ and what both sides count is the same to the last bit.
 
 import dataclasses
 import functools
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from flwr.app import ArrayRecord, Context, Message
-from flwr.clientapp import ClientApp
-from flwr.clientapp.typing import Mod
+from flwr.app import ArrayRecord, Context
 
 from feddr import precision as precisions
 from feddr import tree
@@ -47,98 +45,16 @@ from feddr.engines.shared.measured import Evaluates
 from feddr.engines.shared.plain_clients import PlainClients
 from feddr.engines.shared.plain_evaluation import PlainEvaluator
 from feddr.engines.shared.randomness import client_rng, upload_draw
-from feddr.flower import compressed, identity, messages, site_metrics, steps, wire
-from feddr.flower.messages import Checkup, Hello, Metrics, Presence, TableQuestion, TaskHeader, UploadHeader, Working
-from feddr.flower.settings import FromContext, from_context
-from feddr.flower.shared_table import FEWEST_ROWS, TableProblem, answer, own_problem
+from feddr.flower import compressed, identity, limits, site_metrics, steps, wire
+from feddr.flower.guard import site_of
+from feddr.flower.messages import Checkup, Hello, Metrics, Presence, TaskHeader, UploadHeader, Working
+from feddr.flower.shared_table import FEWEST_ROWS, TableProblem, own_problem
 from feddr.local import LocalSolver
 from feddr.problem import Problem
+from feddr.sites import SiteRules
 from feddr.storage import lock, tensors
 from feddr.tree import Tree
 from feddr.xla import compilation_cache
-
-
-def client_app(
-    problem: Callable[[int, Context], ProblemLike] | TableProblem,
-    algorithm: FromContext[Algorithm],
-    local: FromContext[LocalSolver],
-    *,
-    folder: str | Path | None = None,
-    mods: Sequence[Mod] = (),
-    fewest_rows: int = FEWEST_ROWS,
-) -> ClientApp:
-    """Return a Flower ClientApp for one client.
-
-    Parameters
-    ----------
-    problem
-        From (client, context) to the problem with this client's data and nobody else's; the client is the node's
-        ``partition-id``. Its start must be the server's. A ``feddr.torch.TorchProblem`` will do. Or
-        ``SharedTable.problem(read)``, where the nodes agree first on how to prepare their tables.
-    algorithm
-        The server's, as the server is given it, or a function from Flower's context to it. Where its eta or alpha is
-        "auto", or eta a list, the server sends the client its own numbers.
-    local
-        How the client solves its subproblems, or a function from Flower's context to it.
-    folder
-        Where the client keeps its state, unless the node config has a ``feddr-folder``; $FEDDR_HOME by default, else
-        ~/.local/state/feddr.
-    mods
-        Flower mods around the client's work, such as ``LocalDpMod``; those that read arrays need the server to
-        broadcast ``"dense"``, and an algorithm without compression.
-    fewest_rows
-        A part of the client's data with fewer samples tells no sums for the server's ``metrics``; a ``SharedTable`` has
-        its own number.
-
-    Examples
-    --------
-    >>> import feddr
-    >>> from feddr import flower
-    >>> def problem(client, context):
-    ...     data = feddr.datasets.synthetic(1, 1, num_clients=4, seed=0).train.client(client)
-    ...     one = feddr.FederatedData.from_clients([data])
-    ...     return feddr.Problem.classification(feddr.models.softmax(60, 10), one)
-    >>> app = flower.client_app(problem, feddr.FedDR(), feddr.local.SGD(lr=0.01))
-    """
-    app = ClientApp()
-
-    def node(context: Context, preparation: str = "") -> Node:
-        return Node.open(
-            problem,
-            from_context(algorithm, context),
-            from_context(local, context),
-            folder,
-            context,
-            preparation,
-            problem.table.fewest_rows if isinstance(problem, TableProblem) else fewest_rows,
-        )
-
-    @app.query()
-    def hello(message: Message, context: Context) -> Message:
-        greeting = Hello.read(message.content)
-        return Message(node(context, greeting.preparation).hello(greeting).content(), reply_to=message)
-
-    @app.query("table")
-    def table(message: Message, context: Context) -> Message:
-        question = TableQuestion.read(message.content)
-        return Message(answer(problem, node(context).client, context, question).content(), reply_to=message)
-
-    @app.query("checkup")
-    def checkup(message: Message, context: Context) -> Message:
-        return Message(node(context).checkup(Checkup.read(message.content)).content(), reply_to=message)
-
-    @app.train(mods=list(mods))
-    def train(message: Message, context: Context) -> Message:
-        task, arrays = TaskHeader.read(message.content), messages.arrays(message.content)
-        upload, counted = node(context, task.preparation).train(task, arrays)
-        return Message(upload.content(counted), reply_to=message)
-
-    @app.evaluate()
-    def evaluate(message: Message, context: Context) -> Message:
-        task, arrays = TaskHeader.read(message.content), messages.arrays(message.content)
-        return Message(node(context, task.preparation).evaluate(task, arrays).content(), reply_to=message)
-
-    return app
 
 
 class Kept(NamedTuple):
@@ -151,7 +67,7 @@ class Kept(NamedTuple):
 
 @dataclass(frozen=True)
 class Node:
-    """One client."""
+    """One client; ``norms`` has how far each of its updates is from the model that it was sent."""
 
     client: int
     load: Callable[[], ProblemLike]
@@ -159,6 +75,8 @@ class Node:
     local: LocalSolver
     root: Path
     fewest_rows: int = FEWEST_ROWS
+    site_rules: SiteRules = field(default_factory=SiteRules)
+    norms: list[float] = field(default_factory=list)
 
     @cached_property
     def problem(self) -> ProblemLike:
@@ -169,6 +87,7 @@ class Node:
                 f"A node's problem holds its own client's data, got {problem.data.num_clients} clients; "
                 "build it with FederatedData.from_clients([one])."
             )
+        self.site_rules.check_records(problem.data.train.num_samples)
         return problem
 
     @classmethod
@@ -198,7 +117,9 @@ class Node:
         compilation_cache.enable()
         root = identity.root(context.node_config.get("feddr-folder"), folder)
         load = functools.partial(own_problem, problem, client, context, preparation)
-        return cls(client, load, algorithm, local, root, fewest_rows)
+        site = site_of(context)
+        allowed = SiteRules() if site is None else site.rules
+        return cls(client, load, algorithm, local, root, fewest_rows, allowed)
 
     def hello(self, hello: Hello) -> Presence:
         """Answer with the client of this node, and the numbers that the server asks for."""
@@ -234,6 +155,8 @@ class Node:
                 warn_inaccurate(solution, self.client, task.round, self.local, rules)
             solution = solution._replace(draw=upload_draw(task.seed, self.client, kept.number))
             state, _ = rules.finish(kept.state, message, sub, solution)
+            counted, norm = limits.bounded(rules, state, solution.x, message, self.site_rules)  # before it is stored
+            self.norms.append(norm)
             number = kept.number + 1
             states.save(number, {"uid": task.uid, "number": number}, tensors.flatten(state))
         upload = UploadHeader(
@@ -250,17 +173,18 @@ class Node:
         )
         if compressor is not None:
             return upload, compressed.encode(encoded)
-        return upload, wire.encode(rules.absolute_upload(state, solution.x), dtype)
+        return upload, wire.encode(counted, dtype)
 
     def evaluate(self, task: TaskHeader, arrays: Any) -> Metrics:
-        """Return the means over this client's samples at xbar."""
+        """Return the means over this client's samples at xbar, but for those that its site keeps to itself."""
         self._rules(task)
         dtype = precisions.of(task.precision)
         xbar = wire.decode(arrays, tree.cast(self.problem.init, dtype), dtype, sent_by_server=True)
         problem = self.problem
         evaluator = Evaluator(problem, dtype) if isinstance(problem, Problem) else PlainEvaluator(problem, dtype)
         metrics, test = self._metrics(evaluator, xbar), problem.data.test
-        return Metrics(
+        fewest = max(self.fewest_rows, self.site_rules.fewest_records_evaluated or 0)
+        full = Metrics(
             uid=task.uid,
             ticket=task.ticket,
             client=self.client,
@@ -269,8 +193,9 @@ class Node:
             samples=problem.data.train.num_samples,
             test_accuracy=metrics["test_accuracy"],
             test_samples=0 if test is None else test.num_samples,
-            sums=site_metrics.answer(problem, evaluator, xbar, task.metrics, self.fewest_rows),
+            sums=site_metrics.answer(problem, evaluator, xbar, task.metrics, fewest),
         )
+        return limits.disclosed(full, self.site_rules)
 
     def _folder(self, run: str) -> Path:
         return self.root / "node" / run / f"client-{self.client}"

@@ -44,6 +44,7 @@ class Round:
         self.deadline = run.settings.deadline if run.ledger.version >= 0 else None
         self.enough = min(run.settings.min_replies or 1, len(active))
         self.opened: float | None = None
+        run.sites = len(active) if self.deadline is None else self.enough
 
     @property
     def missing(self) -> list[int]:
@@ -80,6 +81,7 @@ class Arrivals:
     def __init__(self, run: Deployment, buffer: int) -> None:
         self.run, self.buffer = run, buffer
         self.missing: list[int] = []
+        run.sites = buffer
 
     def look(self) -> bool:
         """Send tasks, process replies, and return whether the run has ended."""

@@ -144,6 +144,11 @@ class TableProblem:
         kinds: dict[str, Any] = {"regression": table.regression, "missing": table.missing, "rows": training}
         return site_statistics(frame, roles.numeric, roles.categorical, roles.label, **kinds)
 
+    def training_size(self, client: int, context: Context) -> int:
+        """Return how many training rows there are."""
+        frame, _ = self._rows(client, context)
+        return len(self._training(client, frame))
+
     def counts(self, client: int, context: Context, thresholds: Mapping[str, Sequence[float]]) -> dict[str, list[int]]:
         """Return how many training rows have a value of at most each threshold, for columns with missing numbers."""
         frame, roles = self._rows(client, context)
