@@ -9,10 +9,10 @@ accounted by Renyi divergences (``dp_accounting.rdp``; Wang, Balle and Kasiviswa
 
 import functools
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from feddr.sampling import Full, Sampling, Uniform
 from feddr.validation import scalars
@@ -41,12 +41,33 @@ def epsilon_of_uploads(noise: float, delta: float, releases: int) -> float:
     0.0
     """
     releases = scalars.whole("releases", releases, 0)
-    if releases == 0:
-        return 0.0
-    return float(_library().get_epsilon_gaussian(noise / (2.0 * math.sqrt(releases)), delta))
+    return epsilon_of_distance(2.0 * math.sqrt(releases) / noise, delta)
 
 
-def epsilon_of_models(noise: float, delta: float, rounds: int, sampling: Sampling, weights: Sequence[float]) -> float:
+def epsilon_of_distance(distance: float, delta: float) -> float:
+    """Return the epsilon of all that was released, from how far apart it is between neighbours, in units of the noise.
+
+    Parameters
+    ----------
+    distance
+        The root of the sum over releases of (sensitivity / noise)^2; 2 / noise for one upload.
+    delta
+        As in ``SiteLevel``.
+
+    Raises
+    ------
+    ValueError
+        Where ``dp-accounting`` is not installed.
+
+    Examples
+    --------
+    >>> epsilon_of_distance(2.0 * 3**0.5 / 8.0, 1e-5) == epsilon_of_uploads(noise=8.0, delta=1e-5, releases=3)
+    True
+    """
+    return float(_library().get_epsilon_gaussian(1.0 / distance, delta)) if distance > 0 else 0.0
+
+
+def epsilon_of_models(noise: float, delta: float, rounds: int, sampling: Sampling, weights: ArrayLike) -> float:
     """Return the epsilon of every site after so many rounds, where only weighted means over sites are seen.
 
     Parameters
@@ -84,13 +105,13 @@ def epsilon_of_models(noise: float, delta: float, rounds: int, sampling: Samplin
     return float(epsilon)
 
 
-def check_models(sampling: Sampling, weights: Sequence[float]) -> None:
+def check_models(sampling: Sampling, weights: ArrayLike) -> None:
     """Refuse a mean over sites of which it is not known how much one site moves it, or how much noise it has."""
     if isinstance(sampling, Full):
         return
     if not isinstance(sampling, Uniform):
         raise ValueError(f'sees="models" is accounted for Full and Uniform, got {sampling}; take one, or "uploads".')
-    if np.ptp(weights) > 1e-12 * np.max(weights):
+    if np.ptp(np.asarray(weights)) > 1e-12 * np.max(weights):
         raise ValueError(
             f'sees="models" with {sampling} needs equal weights, got some from {np.min(weights):.3g} to '
             f'{np.max(weights):.3g}; give the problem weights="uniform", or take Full().'
