@@ -113,6 +113,10 @@ TABLES: Mapping[str, str] = {
         "A compressed upload, or a rounded download: the value of `upload` or `download` of an algorithm; see "
         "[Compressed uploads](COMPRESSION.md)."
     ),
+    "privacy": (
+        "Differential privacy of sites: the value of `privacy` of an algorithm; see "
+        "[Differential privacy](DIFFERENTIAL_PRIVACY.md)."
+    ),
     "sampling": "Who takes part in a round; everybody by default. For all methods, unless one has its own.",
     "delays": 'How long clients take and when they are away, in virtual time (`engine = "clock"`).',
 }
@@ -152,6 +156,7 @@ VALUES: Mapping[str, Mapping[str, Any]] = {
     "Tolerance": {"tol": 1e-6},
     "TopK": {"share": 0.05, "values_as": {"name": "Quantised", "bits": 8}},
     "RandomK": {"share": 0.05},
+    "SiteLevel": {"clip": 0.5, "noise": 10.0, "delta": 1e-3, "budget": 8.0},
     "DoublyUniform": {"q": [0.5, 0.3, 0.2]},
     "Independent": {"p": 0.3},
     "Partitioned": {"blocks": 2},
@@ -181,6 +186,7 @@ WORDS: Mapping[str, str] = {
     "leave": "Names of parameters that are left alone, such as `bias`.",
     "upload": "How uploads are compressed, a table; see [upload](#upload).",
     "download": "How what the server sends is rounded, a table of the same kinds; see [upload](#upload).",
+    "privacy": "How what a site sends is made private, a table; see [privacy](#privacy).",
     "optimiser": f"One of optax: {', '.join(components.OPTIMISERS)}.",
     "seed": "Of its own, in place of that of the experiment.",
     "num_features": "Width of a row of features.",
@@ -244,7 +250,7 @@ SOURCES = {
 }
 """What docstrings refer to."""
 
-ALWAYS = ("leave", "upload", "download", "optimiser", "seed")
+ALWAYS = ("leave", "upload", "download", "privacy", "optimiser", "seed")
 """Those whose docstrings speak of Python."""
 
 
@@ -292,8 +298,8 @@ def _component(kind: str, name: str) -> list[str]:
     written = {"Optax": local.Optax, "FedOpt": algorithms.FedOpt}  # whose arguments in TOML are other ones
     summary, meanings = _documented(written.get(name) or components.target(kind, name))
     (table,) = [table for one, other, table in examples() if (one, other) == (kind, name)]
-    inside = kind in ("schedule", "stopping", "upload")
-    where = {"schedule": "lr", "stopping": "stopping", "upload": "upload"}.get(kind)
+    where = {"schedule": "lr", "stopping": "stopping", "upload": "upload", "privacy": "privacy"}.get(kind)
+    inside = where is not None
     shown = [f"{where} = {toml.text(table)}"] if inside else [f"[{kind}]", *toml.lines(table)]
     lines = [summary, "", "```toml", *shown, "```"]
     known = components.settings(kind, name)

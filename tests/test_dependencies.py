@@ -10,7 +10,12 @@ ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 BROUGHT = {"jaxlib": "jax", "PIL": "matplotlib", "grpc": "flwr", "cryptography": "flwr", "starlette": "flwr"}
 """Packages that are a part of another one, or that it cannot do without."""
-IMPORTED_AS = {"mlflow": "mlflow-skinny", "tensorboardX": "tensorboardx", "sklearn": "scikit-learn"}
+IMPORTED_AS = {
+    "dp_accounting": "dp-accounting",
+    "mlflow": "mlflow-skinny",
+    "tensorboardX": "tensorboardx",
+    "sklearn": "scikit-learn",
+}
 NAMED = {"pyarrow"}
 """Who lacks them is told what to install."""
 RUNNING = {"IPython"}
@@ -44,7 +49,7 @@ def _for_types(node: ast.AST) -> bool:
 def test_every_import_is_a_dependency() -> None:
     needed = names(PROJECT["dependencies"])
     optional = needed | NAMED | RUNNING
-    for extra in ("flower", "ray", "torch", "tensorboard", "mlflow", "modules", "onnx", "sklearn"):
+    for extra in ("dp", "flower", "ray", "torch", "tensorboard", "mlflow", "modules", "onnx", "sklearn"):
         optional |= names(PROJECT["optional-dependencies"][extra])
     missing = []
     for path in (ROOT / "src" / "feddr").rglob("*.py"):

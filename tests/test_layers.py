@@ -17,7 +17,7 @@ LAYERS = (
     (
         *("preparation", "data", "datasets", "models", "prox", "problem", "sampling"),
         *("local", "algorithms", "delays", "metrics", "history", "early_stopping", "theory"),
-        *("compress", "inference"),
+        *("compress", "inference", "privacy"),
     ),
     ("torch",),
     # the engines

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         models,
         plots,
         preparation,
+        privacy,
         prox,
         sampling,
         testing,
@@ -91,7 +92,7 @@ _HOMES = {
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 _MODULES = (
     *("certify", "compress", "config", "datasets", "delays", "estimators", "flower", "inference", "local", "metrics"),
-    *("models", "plots", "preparation", "prox", "sampling", "testing", "theory", "torch", "tune"),
+    *("models", "plots", "preparation", "privacy", "prox", "sampling", "testing", "theory", "torch", "tune"),
 )
 
 __all__ = [
@@ -138,6 +139,7 @@ __all__ = [
     "models",
     "plots",
     "preparation",
+    "privacy",
     "prox",
     "reference",
     "sampling",

@@ -28,8 +28,8 @@ def with_example(kind: str, table: dict[str, Any]) -> dict[str, Any]:
     if kind == "algorithm":
         clock = {"engine": "clock", "updates": 3} if table["name"] in components.ASYNCHRONOUS else {}
         return {**BASE, **clock, "algorithm": [table]}
-    if kind == "upload":
-        return {**BASE, "algorithm": [{**method, "upload": table}]}
+    if kind in ("upload", "privacy"):
+        return {**BASE, "algorithm": [{**method, kind: table}]}
     if kind == "schedule":
         return {**BASE, "local": {"name": "SGD", "lr": table}}
     if kind == "stopping":

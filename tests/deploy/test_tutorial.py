@@ -35,7 +35,7 @@ def test_the_files_that_are_shown_are_those_that_are_written() -> None:
 
 @pytest.mark.deploy
 def test_the_commands_run_as_they_stand(tmp_path: Path) -> None:
-    """Word for word in an empty folder, but for the port, which may be in use, and a file that says that all went well."""
+    """Word for word in an empty folder, but for the port, and a file that says that all went well."""
     port = free_port()
     script = "".join(text for language, text in BLOCKS if language == "sh")
     script = script.replace("127.0.0.1:8000", f"127.0.0.1:{port}")

@@ -1,4 +1,4 @@
-"""The bases of methods whose clients may send compressed uploads, and of those that may read a rounded model, too."""
+"""Bases of methods with compressed uploads, and of those that may read rounded models and be private, too."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
@@ -8,6 +8,7 @@ import numpy as np
 
 from feddr import tree
 from feddr.compress import Compressor, Nonzero, Quantised, Rounded
+from feddr.privacy import SiteLevel
 from feddr.tree import Tree
 
 
@@ -25,8 +26,8 @@ class CompressedUploads:
     upload: Compressor | None = field(default=None, kw_only=True)
 
     def __repr__(self) -> str:
-        """Show the settings, and compressors only where there are some, so that runs without them keep their names."""
-        ways = ("upload", "download")
+        """Show the settings, and compressors and privacy only where there are any: runs without keep their names."""
+        ways = ("upload", "download", "privacy")
         shown = [one.name for one in fields(self) if one.repr and one.name not in ways]
         shown += [way for way in ways if getattr(self, way, None) is not None]
         return f"{type(self).__name__}({', '.join(f'{name}={getattr(self, name)!r}' for name in shown)})"
@@ -70,16 +71,20 @@ class CompressedUploads:
 
 @dataclass(frozen=True, repr=False)
 class Uploading(CompressedUploads):
-    """What methods share whose clients may read a rounded broadcast, too.
+    """What methods share whose clients may read a rounded broadcast, too, and may be private.
 
     Parameters
     ----------
     download
         How the server rounds what it broadcasts: ``feddr.compress.Rounded("float16")``, ``Quantised(8)`` or
         ``Nonzero()``; None for every bit. Clients read the rounded model; the server, and every metric, keeps its own.
+    privacy
+        How a site's model is clipped and made noisy before these rules see it, and the budget: ``feddr.privacy``; None
+        for no privacy.
     """
 
     download: Compressor | None = field(default=None, kw_only=True)
+    privacy: SiteLevel | None = field(default=None, kw_only=True)
 
 
 class LeftOut(NamedTuple):

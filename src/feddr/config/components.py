@@ -45,6 +45,7 @@ TABLE: Mapping[str, tuple[str, Sequence[str]]] = {
     "schedule": ("feddr.local.schedules", ["Cosine", "Step"]),
     "stopping": ("feddr.local", ["Absolute", "Epochs", "Relative", "Tolerance"]),
     "upload": ("feddr.compress", ["Nonzero", "Quantised", "RandomK", "Rounded", "TopK"]),
+    "privacy": ("feddr.privacy", ["SiteLevel"]),
     "sampling": ("feddr.sampling", ["DoublyUniform", "Full", "Independent", "Partitioned", "Systematic", "Uniform"]),
     "delays": (
         "feddr.delays",
@@ -66,6 +67,7 @@ NESTED = {
     "Rounded": "upload",
     "Regulariser": "g",
     "RoundSchedule": "schedule",
+    "SiteLevel": "privacy",
     "Stopping": "stopping",
 }
 """The kinds of parts that are arguments of other parts, by their annotations."""

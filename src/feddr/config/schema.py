@@ -116,7 +116,7 @@ class Config:
     stop_when: str | None = None
 
 
-SHARED = [kind for kind in TABLE if kind not in ("algorithm", "schedule", "stopping", "upload")]
+SHARED = [kind for kind in TABLE if kind not in ("algorithm", "privacy", "schedule", "stopping", "upload")]
 SCALARS = {entry.name: entry.type for entry in fields(Config) if entry.name not in (*SHARED, "algorithms")}
 
 

@@ -137,6 +137,10 @@ def simulate_async(
             f"got {type(algorithm).__name__}; use simulate."
         )
     options.check(algorithm, problem, local)
+    if getattr(algorithm, "privacy", None) is not None:
+        raise ValueError(
+            f"Privacy is accounted in rounds, got {algorithm} in simulate_async; use simulate, or privacy=None."
+        )
     problem = problem if init is None else problem.starting_at(init)
     n = problem.data.num_clients
     places = n if concurrency is None else scalars.whole("concurrency", concurrency)

@@ -17,8 +17,9 @@ from feddr.engines.shared.measured import MetricSet
 from feddr.engines.shared.options import EngineOptions
 from feddr.engines.shared.plain_clients import PlainClients
 from feddr.engines.shared.plain_evaluation import PlainEvaluator
+from feddr.engines.shared.privacy import PrivacySpent, released
 from feddr.engines.shared.progress import ShowProgress, shown, speaks
-from feddr.engines.shared.randomness import client_rng, sampling_rng, upload_draw
+from feddr.engines.shared.randomness import client_rng, noise_rng, sampling_rng, upload_draw
 from feddr.engines.shared.recorder import Recorder
 from feddr.engines.shared.shards import SHARDS, shard_of
 from feddr.engines.shared.state import Callback, Progress, RunState, notify
@@ -86,6 +87,7 @@ def reference(
     n, w, g = problem.data.num_clients, problem.client_weights, problem.regulariser
     roles = Roles(algorithm, w)
     v = roles.mean_weights
+    spent = PrivacySpent(getattr(algorithm, "privacy", None), sampling, v)
     p = sampling.probabilities(n)
     x0 = tree.cast(problem.init, dtype)
     clients = PlainClients(problem, local, dtype)
@@ -99,6 +101,7 @@ def reference(
             return tree.map(np.asarray, g.prox(x, eta))
 
     def play(k: int, active: NDArray[np.int64]) -> int:
+        spent.spend(map(int, active))
         message, num_bytes = server_message(algorithm, state.server, dtype)
         uploads: list[WeightedUpload] = []
         for i in sorted(map(int, active)):
@@ -108,7 +111,10 @@ def reference(
             number = state.updates.get(i, 0)
             solution = clients(i, sub, client_rng(seed, i, number), k, p[i])
             solution = solution._replace(draw=upload_draw(seed, i, number))
-            state.clients[i], upload = rules.finish(c, message, sub, solution)
+            seen = solution
+            if getattr(rules, "privacy", None) is not None:
+                seen = released(rules, local, sub, solution, noise_rng(seed, i, number))
+            state.clients[i], upload = rules.finish(c, message, sub, seen)
             check_finite(upload, i, k, local, algorithm)
             if not warned and inaccurate(solution):
                 warned.append(i)
@@ -125,11 +131,13 @@ def reference(
         return len(active)
 
     def evaluate(k: int) -> Row:
-        row = recorder.evaluate(k, state)
+        row = recorder.evaluate(k, state, **spent.columns)
         recorder.add(row, state)
         return row
 
-    k, asked = 0, play(0, np.arange(n)) if algorithm.full_start else 0
+    k, asked, everybody = 0, 0, np.arange(n)
+    if algorithm.full_start and spent.allows(everybody):
+        asked = play(0, everybody)
     with shown(progress, type(algorithm).__name__, rounds) as callbacks:
         callbacks += [] if callback is None else [callback]
         while True:
@@ -139,13 +147,17 @@ def reference(
             stop = notify(callbacks, Progress(k, rounds, state, row, asked))
             if stop or over or k == rounds:
                 break
+            active = sampling.draw(n, sampling_rng(seed, k + 1))
+            if not spent.allows(active):
+                break
             k += 1
-            asked = play(k, sampling.draw(n, sampling_rng(seed, k)))
+            asked = play(k, active)
     if recorder.history.last.round < k:
         evaluate(k)
     review(chosen, state.met)
     settings = {"engine": "reference", **describe(problem, algorithm, local, options, words)}
     settings |= {"sampling": repr(sampling), "rounds": k, **stopper.settings(type(algorithm).__name__, k, rounds)}
+    settings |= spent.settings(type(algorithm).__name__, k, options.verbose)
     params = tree.cast(state.server.xbar, dtype)
     return Result(params, recorder.history, state, problem, algorithm, settings, local, sampling)
 

@@ -24,6 +24,7 @@ a message that is lost, repeated or late does no harm (``node`` has the argument
     census        numbers of samples and lengths of work, asked of all clients before the first update
     messages      the fields of each message, and their check
     wire          models as arrays on the wire, dense or sparse; the decoder checks before it reads
+    private       privacy: a site's account of its releases, and how the server ends in time
     compressed    compressed messages on the wire, and who counts what
     validate      checks of an upload before the ledger sees it
     refused       the reasons for which an upload is refused

@@ -15,6 +15,7 @@ from feddr.flower.mailbox import GONE, Mailbox, Reply, TimeSource
 from feddr.flower.membership import Membership, Pauses
 from feddr.flower.messages import Metrics, TaskHeader
 from feddr.flower.metrics import MetricsWriter
+from feddr.flower.private import PrivacyWatch
 from feddr.flower.progress import ClientStatus, ProgressTable
 from feddr.flower.refused import Refused
 from feddr.flower.settings import Settings
@@ -90,6 +91,7 @@ class Deployment:
         self._complaint = ""
         self._interval = FIRST_WAIT
         self._broadcast: tuple[int, Broadcast] | None = None
+        self.watch = PrivacyWatch(getattr(algorithm, "privacy", None))
         self.end = EarlyEnd(settings.stopping, metrics.history, ledger, journal)
 
     def message(self) -> Broadcast:
@@ -176,7 +178,8 @@ class Deployment:
         version, last = self.ledger.version, self.ledger.version >= self.settings.rounds or bool(self.end.reason)
         if version <= self.metrics.newest or not (version % self.settings.evaluate_every == 0 or last):
             return
-        row = self.metrics.add(version, self.ledger.server.xbar, self.ledger.counters, self.asynchronous)
+        spent = self.watch.columns(self.ledger.spent(self.ledger.entries))
+        row = self.metrics.add(version, self.ledger.server.xbar, self.ledger.counters, self.asynchronous, spent)
         self.ledger.counters.begin_row()
         self._tell(row)
         if self.federation.evaluation == "nodes":
@@ -235,7 +238,7 @@ class Deployment:
         upload, value = validate.read(answer.content, sent, ledger, self.settings)
         staleness = ledger.version - sent.version
         factor = self.algorithm.factor(staleness) if isinstance(self.algorithm, Asynchronous) else 1.0
-        ledger.accept(sent.client, upload.number, value, sent.message, factor)
+        ledger.accept(sent.client, upload.number, value, sent.message, factor, upload.spent)
         ledger.counters.add(upload.steps, upload.error, staleness)
         ledger.counters.wall_time = self.clock.now() - self.run_start
         limit = getattr(self.algorithm, "tau", None)

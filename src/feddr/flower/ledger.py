@@ -13,7 +13,7 @@ been counted once.
 
 import math
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -156,7 +156,13 @@ class Ledger:
         """Return what was accepted last from a client, or what is counted for one that has sent nothing yet."""
         return self._table(self.entries[client].accepted) if client in self.entries else self.initial
 
-    def accept(self, client: int, number: int, counted: Tree, message: Tree, factor: float = 1.0) -> None:
+    def spent(self, clients: Iterable[int]) -> list[float]:
+        """Return what the sites of these clients have said that they have spent of their privacy."""
+        return [self.entries[client].spent for client in clients if client in self.entries]
+
+    def accept(
+        self, client: int, number: int, counted: Tree, message: Tree, factor: float = 1.0, spent: float = 0.0
+    ) -> None:
         """Store what the server is to count for a client; it counts once ``commit`` or ``step`` has returned."""
         if number <= self.number(client):
             raise Refused(
@@ -169,7 +175,7 @@ class Ledger:
         self.pending.append(pending)
         self._changes[pending.file] = change
         before = self.entries[client].counted if client in self.entries else None
-        self.entries[client] = Entry(number, file, before)
+        self.entries[client] = Entry(number, file, before, spent)
 
     def step(self, order: Sequence[int] | None = None) -> None:
         """Aggregate what has been accepted, in a shard in the order of arrival or in that of the clients given."""

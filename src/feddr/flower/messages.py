@@ -194,6 +194,8 @@ class UploadHeader(Note):
         Whether the client has lost its state and begun again from the broadcast.
     steps, error
         Gradients computed by the local solver, and its certified error or NaN.
+    spent
+        What the site has spent of its privacy, in all runs (``private.SiteAccount``); 0 where it is not private.
     """
 
     run: str
@@ -206,6 +208,7 @@ class UploadHeader(Note):
     rejoined: bool
     steps: int
     error: float
+    spent: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -72,8 +72,8 @@ class MetricsWriter:
         """The version of the newest row, -1 for none."""
         return self.history.last.round if self.history.rows else -1
 
-    def add(self, version: int, xbar: Tree, counters: Counters, asynchronous: bool) -> Row:
-        """Add a row for this version."""
+    def add(self, version: int, xbar: Tree, counters: Counters, asynchronous: bool, spent: Mapping[str, float]) -> Row:
+        """Add a row for this version; ``spent`` has its columns of privacy."""
         x = tree.cast(xbar, self.dtype)
         stale = counters.stale_count and asynchronous
         measured: dict[str, Any] = self._known(x) if self._evaluator is None else self._evaluator.at(x)
@@ -86,7 +86,7 @@ class MetricsWriter:
             prox_error=counters.prox_error,
             staleness_mean=counters.stale_sum / counters.stale_count if stale else math.nan,
             staleness_max=float(counters.stale_max) if stale else math.nan,
-            metrics={} if self._own is None else self._own.at(x)[0],
+            metrics={**({} if self._own is None else self._own.at(x)[0]), **spent},
             **measured,
         )
         self.history.rows.append(row)

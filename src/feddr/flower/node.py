@@ -45,11 +45,11 @@ from feddr.engines.shared.measured import Evaluates
 from feddr.engines.shared.plain_clients import PlainClients
 from feddr.engines.shared.plain_evaluation import PlainEvaluator
 from feddr.engines.shared.randomness import client_rng, upload_draw
-from feddr.flower import compressed, identity, limits, site_metrics, steps, wire
+from feddr.flower import compressed, identity, limits, private, site_metrics, steps, wire
 from feddr.flower.guard import site_of
 from feddr.flower.messages import Checkup, Hello, Metrics, Presence, TaskHeader, UploadHeader, Working
 from feddr.flower.shared_table import FEWEST_ROWS, TableProblem, own_problem
-from feddr.local import LocalSolver
+from feddr.local import LocalSolver, Solution, Subproblem
 from feddr.problem import Problem
 from feddr.sites import SiteRules
 from feddr.storage import lock, tensors
@@ -149,10 +149,7 @@ class Node:
             states = tensors.Generations(folder / "state")
             kept = self._choose(states, task, x0, message, rules)
             sub = rules.subproblem(kept.state, message)
-            rng = client_rng(task.seed, self.client, kept.number)
-            solution = self._solver(dtype)(0, sub, rng, task.round, task.probability)
-            if inaccurate(solution):
-                warn_inaccurate(solution, self.client, task.round, self.local, rules)
+            solution, spent = self._solved(task, kept.number, message, sub, rules)
             solution = solution._replace(draw=upload_draw(task.seed, self.client, kept.number))
             state, _ = rules.finish(kept.state, message, sub, solution)
             counted, norm = limits.bounded(rules, state, solution.x, message, self.site_rules)  # before it is stored
@@ -170,13 +167,32 @@ class Node:
             rejoined=kept.rejoined,
             steps=int(solution.steps),
             error=float(solution.error),
+            spent=spent,
         )
         if compressor is not None:
             return upload, compressed.encode(encoded)
         return upload, wire.encode(counted, dtype)
 
+    def _solved(
+        self, task: TaskHeader, number: int, message: Tree, sub: Subproblem, rules: Any
+    ) -> tuple[Solution, float]:
+        """Return what the rules see of the solution, and what the site has spent where the method is private."""
+
+        def solve() -> Solution:
+            rng = client_rng(task.seed, self.client, number)
+            solution = self._solver(precisions.of(task.precision))(0, sub, rng, task.round, task.probability)
+            if inaccurate(solution):
+                warn_inaccurate(solution, self.client, task.round, self.local, rules)
+            return solution
+
+        if getattr(rules, "privacy", None) is None:
+            return solve(), 0.0
+        account, update = private.account(self.root, self.client), private.private_message(task, number, message)
+        return account.release(rules, self.local, sub, update, solve)
+
     def evaluate(self, task: TaskHeader, arrays: Any) -> Metrics:
         """Return the means over this client's samples at xbar, but for those that its site keeps to itself."""
+        private.check(self.algorithm, "nodes")
         self._rules(task)
         dtype = precisions.of(task.precision)
         xbar = wire.decode(arrays, tree.cast(self.problem.init, dtype), dtype, sent_by_server=True)

@@ -10,11 +10,15 @@ import numpy as np
 
 
 class Entry(NamedTuple):
-    """A client in the table: its last accepted update, the file with its value, and the file that xtilde counts."""
+    """A client in the table: its last accepted update, the file with its value, and the file that xtilde counts.
+
+    ``spent`` is what the client's site says that it has spent of its privacy.
+    """
 
     number: int
     accepted: str
     counted: str | None
+    spent: float = 0.0
 
 
 class Pending(NamedTuple):

@@ -9,6 +9,11 @@ def play(run: Deployment) -> None:
     """Run the remaining rounds or updates, from the state that the ledger has."""
     while not finished(run):
         turn = next_turn(run)
+        if isinstance(turn, Round):
+            # Who has sent an upload in this round already has spent what it costs.
+            run.end.now(run.watch.refuses([0.0, *run.ledger.spent(turn.missing)]) if turn.missing else "")
+            if run.end.reason:
+                break
         while not turn.look():
             run.wait(turn.missing)
     run.report()

@@ -9,7 +9,7 @@ from flwr.serverapp import Grid
 
 from feddr import tree
 from feddr.algorithms import Algorithm, Asynchronous, Deployable, step_sizes, uploading
-from feddr.flower import agreement, census, identity, rounds, steps, stopping
+from feddr.flower import agreement, census, identity, private, rounds, steps, stopping
 from feddr.flower.deployment import Deployment, Services
 from feddr.flower.federation import Federation
 from feddr.flower.journal import Journal, plain
@@ -66,6 +66,7 @@ def check(federation: Federation, algorithm: Algorithm, sampling: Sampling, sett
             "use FedDR or AsyncFedDR."
         )
     uploading.check(algorithm)
+    private.check(algorithm, federation.evaluation)
     if not algorithm.composite and not isinstance(federation.regulariser, Zero):
         raise ValueError(f"{name} has no composite step, got g={federation.g}; use FedDR, or g=None.")
     if not algorithm.partial and not isinstance(sampling, Full):

@@ -54,6 +54,12 @@ class EarlyEnd:
         self.reason = ""
         self.look()
 
+    def now(self, reason: str) -> None:
+        """End the run for another reason, where there is one: an empty text is none."""
+        if reason and not self.reason:
+            self.reason = reason
+            self.journal.write("stopping", version=self.ledger.version, reason=reason)
+
     def look(self) -> None:
         """Look whether the run is to end, and remember the reason."""
         if self.reason or self.rule is None:

@@ -6,7 +6,7 @@ from typing import Any
 from flwr.app import ArrayRecord
 
 from feddr import tree
-from feddr.flower import compressed, messages, wire
+from feddr.flower import compressed, messages, private, wire
 from feddr.flower.ledger import Ledger
 from feddr.flower.mailbox import Sent
 from feddr.flower.messages import UploadHeader
@@ -38,6 +38,7 @@ def read(content: Any, sent: Sent, ledger: Ledger, settings: Settings) -> tuple[
         )
     if not (0 < upload.number < MOST and 0 <= upload.steps < MOST and (math.isnan(upload.error) or upload.error >= 0)):
         raise Refused("malformed", "numbers of updates and steps, and errors, are not negative, and not absurd")
+    private.check_number(upload.spent, getattr(ledger.algorithm, "privacy", None))
     arrays = messages.arrays(content)
     if ledger.compresses:
         value = _counted(arrays, upload, sent, ledger)

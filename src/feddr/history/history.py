@@ -55,7 +55,8 @@ class Row:
     skipped
         Updates that were left out because they held a NaN or an infinity, where the run was asked to skip those.
     metrics
-        Further metrics at xbar by name, those that the run was asked for: ``test_f1``, ``worst_client_test_accuracy``.
+        Further metrics at xbar by name, those that the run was asked for: ``test_f1``, ``worst_client_test_accuracy``;
+        and ``epsilon`` and ``delta``, what has been spent, where the method is private.
 
     Examples
     --------
@@ -267,12 +268,19 @@ def read_rows(path: Path) -> list[dict[str, float]]:
 PARTS = ("test_", "validation_", "train_")
 """How the names of metrics of a part begin."""
 
+SPENT = ("epsilon", "delta")
+"""Columns of private methods."""
+
 
 def _metrics(values: Mapping[str, str]) -> dict[str, float]:
     """Return those of the values that are metrics of a part, or of clients; other columns are another version's."""
     metrics = {}
     for name, value in values.items():
-        if name not in COLUMNS and name.isidentifier() and ("_client_" in name or name.startswith(PARTS)):
+        if (
+            name not in COLUMNS
+            and name.isidentifier()
+            and ("_client_" in name or name.startswith(PARTS) or name in SPENT)
+        ):
             with contextlib.suppress(ValueError):
                 metrics[name] = float(value)
     return metrics

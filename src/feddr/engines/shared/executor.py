@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from feddr.algorithms import Roles
 from feddr.engines.shared.compiled_clients import CompiledClients, SubproblemTask
 from feddr.engines.shared.prefetch import BatchPrefetcher
-from feddr.engines.shared.randomness import upload_draw
+from feddr.engines.shared.privacy import released
+from feddr.engines.shared.randomness import noise_rng, upload_draw
 from feddr.engines.shared.state import RunState
 from feddr.local import Solution, Subproblem
 from feddr.tree import Tree
@@ -120,7 +121,12 @@ class ClientExecutor:
         if compressor is not None and compressor.random:  # a draw takes as long as to quantise a small model
             number = self.state.updates.get(task.client, 0)
             solution = solution._replace(draw=upload_draw(self.seed, task.client, number))
-        state, upload = rules.finish(c, task.message, sub, solution)
+        if getattr(rules, "privacy", None) is not None:
+            number = self.state.updates.get(task.client, 0)
+            seen = released(rules, self.clients.local, sub, solution, noise_rng(self.seed, task.client, number))
+        else:
+            seen = solution
+        state, upload = rules.finish(c, task.message, sub, seen)
         return ClientUpdate(state, upload, solution)
 
 

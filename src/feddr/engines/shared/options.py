@@ -12,6 +12,7 @@ from feddr import precision as precisions
 from feddr.algorithms import Algorithm, check
 from feddr.algorithms.algorithm import HasRegulariser
 from feddr.early_stopping import StopWhen
+from feddr.engines.shared import privacy
 from feddr.engines.shared.client_store import BUDGET
 from feddr.engines.shared.stopper import Stopper
 from feddr.metrics.metric import Metric, MetricFunction, choose, named, needed
@@ -88,6 +89,7 @@ class EngineOptions:
             )
         check_on_bad_client(self.on_bad_client, algorithm)
         check(algorithm, problem, self.sampling)
+        privacy.check(algorithm, problem, self.sampling, local)
 
     def announce(self, resolved: Resolved) -> None:
         """Print to the standard error how step sizes that were "auto" were chosen, unless it is to be silent."""

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-_CLIENT, _SAMPLING, _UPLOAD = 0, 1, 2
+_CLIENT, _SAMPLING, _UPLOAD, _NOISE = 0, 1, 2, 3
 
 
 def client_rng(seed: int, client: int, update: int) -> np.random.Generator:
@@ -18,6 +18,11 @@ def sampling_rng(seed: int, round_: int) -> np.random.Generator:
 def upload_draw(seed: int, client: int, update: int) -> int:
     """Return the number from which random choices of a client's k-th upload follow, where it is compressed."""
     return int(np.random.SeedSequence((_UPLOAD, seed, client, update)).generate_state(1, np.uint64)[0])
+
+
+def noise_rng(seed: int, client: int, update: int) -> np.random.Generator:
+    """Return the randomness of the noise of a client's k-th update, in simulations: whoever knows the seed knows it."""
+    return _rng(_NOISE, seed, client, update)
 
 
 def _rng(*key: int) -> np.random.Generator:

@@ -8,7 +8,7 @@ import numpy as np
 from feddr.checkpoint import encoding
 from feddr.engines.shared.measured import Columns, Evaluates, MetricSet
 from feddr.engines.shared.state import RunState
-from feddr.history import History, Row
+from feddr.history import COLUMNS, History, Row
 
 
 class Recorder:
@@ -36,8 +36,12 @@ class Recorder:
         return time.perf_counter() - self.begin
 
     def evaluate(self, k: int, state: RunState, **columns: float) -> Row:
-        """Return the row of round k, which the history does not have yet; metrics may be infinite or NaN."""
+        """Return the row of round k, which the history does not have yet; metrics may be infinite or NaN.
+
+        Of the ``columns``, those that not every history has are among its metrics.
+        """
         metrics, self._clients = self.metrics.at(state.server.xbar)
+        more = {name: value for name, value in columns.items() if name not in COLUMNS}
         own = ((i, c.x) for i, c in sorted(state.clients.items()) if hasattr(c, "x"))
         return Row(
             round=k,
@@ -49,8 +53,8 @@ class Recorder:
             **self.evaluator.at(state.server.xbar),
             **(self.evaluator.personal(own) if self.personal else {}),
             wall_time=self.seconds,
-            metrics=metrics,
-            **columns,
+            metrics={**metrics, **more},
+            **{name: value for name, value in columns.items() if name in COLUMNS},
         )
 
     def add(self, row: Row, state: RunState) -> None:

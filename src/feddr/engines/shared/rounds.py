@@ -22,6 +22,7 @@ from feddr.engines.shared.compiled_clients import mean_work
 from feddr.engines.shared.errors import DivergedError
 from feddr.engines.shared.executor import ClientTask
 from feddr.engines.shared.options import EngineOptions
+from feddr.engines.shared.privacy import PrivacySpent
 from feddr.engines.shared.progress import ShowProgress, shown
 from feddr.engines.shared.randomness import sampling_rng
 from feddr.engines.shared.server import ServerRun
@@ -70,6 +71,7 @@ def play(
     rounds, clock, where, certify = request.rounds, request.clock, request.checkpoint, request.certify
     if clock is not None:
         clock.check(algorithm, n)
+    _check_clock(algorithm, clock)
     batching.prepare(mean_work(problem, local))
     algorithm, words, *_ = chosen = resolve(algorithm, problem, sampling, local)
     options.announce(chosen)
@@ -80,6 +82,9 @@ def play(
         stopper = options.stopper()
         rounds_clock = None if clock is None else RoundClock(run, clock)
         parts: dict[str, Stateful] = {} if rounds_clock is None else {"clock": rounds_clock}
+        spent = PrivacySpent(getattr(algorithm, "privacy", None), sampling, run.roles.mean_weights)
+        if spent.privacy is not None:
+            parts["privacy"] = spent
         if measurements is not None:
             measurements.attach(run.state, run.measures(measurements.smoothness.lowers))
             parts["watch"] = measurements
@@ -87,10 +92,13 @@ def play(
         with CheckpointManager(where, run, parts, same) as checkpoints:
             run.attach(checkpoints)
 
+            def columns() -> dict[str, float]:
+                return (rounds_clock.columns() if rounds_clock else {}) | spent.columns
+
             def report(k: int, asked: int) -> bool:
                 row, over = None, stopper.spent(run.recorder, run.state)
                 if k % options.evaluate_every == 0 or k == rounds or over:
-                    row = run.evaluate(k, **(rounds_clock.columns() if rounds_clock else {}))
+                    row = run.evaluate(k, **columns())
                     over = stopper.reached(run.recorder)
                 stop = notify([*callbacks, *bar], Progress(k, rounds, run.state, row, asked, run.workers)) or over
                 checkpoints.after(k, last=stop or k == rounds)
@@ -108,22 +116,29 @@ def play(
                 stop = stopper.spent(run.recorder, run.state) or stopper.reached(run.recorder)
             else:
                 asked = n if algorithm.full_start else 0
-                if asked:
+                if asked and spent.allows(range(n)):
+                    spent.spend(range(n))
                     _round(run, rounds_clock, 0, np.arange(n))
                 stop = report(0, asked)
             k = resumed or 0
             while k < rounds and not stop:
+                drawn = active(k + 1)
+                if not spent.allows(drawn.tolist()):
+                    break
                 k += 1
-                drawn = active(k)
+                spent.spend(drawn.tolist())
                 _round(run, rounds_clock, k, drawn, functools.partial(next_active, k))
                 stop = report(k, len(drawn))
             if run.history.last.round < k:
-                run.evaluate(k, **(rounds_clock.columns() if rounds_clock else {}))
+                run.evaluate(k, **columns())
+            if spent.reason:
+                checkpoints.after(k, last=True)
     if measurements is not None:
         measurements.attach(run.state)  # workers have ended
     review(chosen, run.state.met)
     settings = describe(problem, algorithm, local, options, words) | {"sampling": repr(sampling), "rounds": k}
     settings |= run.settings | stopper.settings(type(algorithm).__name__, k, rounds)
+    settings |= spent.settings(type(algorithm).__name__, k, options.verbose)
     if certify:
         settings["certify"] = True
     if clock is not None:
@@ -131,6 +146,15 @@ def play(
     events = rounds_clock.close() if rounds_clock else ()
     params = tree.cast(run.state.server.xbar, run.dtype)
     return Result(params, run.history, run.state, problem, algorithm, settings, local, sampling, measurements, events)
+
+
+def _check_clock(algorithm: Algorithm, clock: Clock | None) -> None:
+    """Refuse to lose updates where privacy counts on the noise of each."""
+    if clock is not None and getattr(getattr(algorithm, "privacy", None), "sees", None) == "models":
+        raise ValueError(
+            f'sees="models" counts on the noise of every client, got {clock}, which may lose some; use sees="uploads", '
+            "or no clock."
+        )
 
 
 def _words(clock: Clock | None) -> dict[str, Any]:

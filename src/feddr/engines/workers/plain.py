@@ -18,7 +18,8 @@ from feddr.engines.shared.options import EngineOptions
 from feddr.engines.shared.pieces import Layout, Part, RowRange, division
 from feddr.engines.shared.plain_clients import PlainClients
 from feddr.engines.shared.plain_evaluation import PlainEvaluator
-from feddr.engines.shared.randomness import client_rng, upload_draw
+from feddr.engines.shared.privacy import released
+from feddr.engines.shared.randomness import client_rng, noise_rng, upload_draw
 from feddr.engines.shared.run import Run
 from feddr.engines.shared.shards import TreeNode, Vector
 from feddr.engines.shared.state import RunState
@@ -69,7 +70,10 @@ class PlainExecutor:
         sub, number = rules.subproblem(c, message), state.updates.get(i, 0)
         solution = self.solve(i, sub, client_rng(seed, i, number), k, self.probabilities[i])
         solution = solution._replace(draw=upload_draw(seed, i, number))
-        after, upload = rules.finish(c, message, sub, solution)
+        seen = solution
+        if getattr(rules, "privacy", None) is not None:
+            seen = released(rules, self.run.local, sub, solution, noise_rng(seed, i, number))
+        after, upload = rules.finish(c, message, sub, seen)
         return ClientUpdate(after, upload, solution)
 
 

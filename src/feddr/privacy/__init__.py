@@ -1,0 +1,14 @@
+"""Differential privacy: what a site sends is clipped and noisy, and what that costs is accounted.
+
+``site_level``
+    ``SiteLevel``: the Gaussian mechanism at a site, and its budget.
+``accounting``
+    Epsilon after so many releases, by ``dp-accounting`` (extra ``dp``), and the noise that a budget needs.
+
+docs/DIFFERENTIAL_PRIVACY.md has the argument: what is released, to whom, and for which neighbouring federations.
+"""
+
+from feddr.privacy.accounting import epsilon_of_models, epsilon_of_uploads, noise_for
+from feddr.privacy.site_level import SiteLevel
+
+__all__ = ["SiteLevel", "epsilon_of_models", "epsilon_of_uploads", "noise_for"]
