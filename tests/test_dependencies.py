@@ -67,7 +67,7 @@ def test_the_oldest_versions_that_are_tried_are_those_that_are_allowed() -> None
 
 
 def test_the_oldest_versions_of_the_extras_are_those_that_are_allowed() -> None:
-    """Of each extra that people install; Flower, Ray, PyTorch and jax2onnx are tried in the environment of all tests."""
+    """Flower, Ray, PyTorch and jax2onnx are tried in them by all tests, as constraints.txt has no others."""
     extras = ("flower", "ray", "torch", "tensorboard", "mlflow", "onnx", "sklearn")
     lines = (ROOT / "constraints-oldest-extras.txt").read_text().splitlines()
     tried = {
