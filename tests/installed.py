@@ -1,7 +1,8 @@
 """Tries feddr as users install it: ``make test-install``, with the newest and with the oldest versions that it allows.
 
 A wheel is built and installed into an empty environment outside of the checkout; then every command explains itself,
-and there are a run, a page and a figure. Nothing here is imported by other tests.
+and there are a run, a page and a figure. The small extras are tried in their oldest versions. Nothing here is imported
+by other tests.
 """
 
 import argparse
@@ -14,6 +15,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 OLDEST = ROOT / "constraints-oldest.txt"
+OLDEST_EXTRAS = ROOT / "constraints-oldest-extras.txt"
 PIP = ("-m", "pip", "--disable-pip-version-check", "--quiet")
 SMALL = ("rounds=2", "evaluate_every=1", "data.num_clients=4", "local.epochs=1")
 
@@ -40,6 +42,29 @@ assert result.history.to_pandas()["round"].tolist() == [0, 3]
 result.save("runs/mine")
 """
 
+TINY = """
+name = "tiny"
+rounds = 2
+evaluate_every = 1
+data = {name = "synthetic", r = 1.0, s = 1.0, num_clients = 3}
+model = {name = "softmax", num_features = 60, num_classes = 10}
+local = {name = "SGD", lr = 0.01}
+algorithm = {name = "FedDR"}
+"""
+EXTRAS = """
+import numpy as np
+from feddr.datasets import bundled
+from feddr.estimators import FederatedClassifier
+assert bundled("iris", num_clients=3).num_clients == 3
+X, y = np.array([[0.0, 1.0], [1.0, 0.0], [2.0, 1.0], [3.0, 0.0]]), ["well", "well", "ill", "ill"]
+model = FederatedClassifier("l1", 0.1).fit(X, y, clients=["north", "south"] * 2)
+assert model.predict([[3.0, 1.0]]).tolist() == ["ill"] and model.coef_[0, 1] == 0
+from mlflow import MlflowClient
+client = MlflowClient("mlruns")
+(run,) = client.search_runs([client.get_experiment_by_name("tiny").experiment_id], "", max_results=1)
+assert run.info.status == "FINISHED" and len(client.get_metric_history(run.info.run_id, "F")) == 3, run
+"""
+
 
 def main() -> None:
     """Build the wheel, and try it with both sets of versions."""
@@ -53,6 +78,8 @@ def main() -> None:
         for which in (only,) if only else ("newest", "oldest"):
             before = seconds()
             attempt(place / which, wheel, ("--constraint", str(OLDEST)) if which == "oldest" else ())
+            if which == "oldest":
+                attempt_extras(place / which, wheel)
             print(f"The {which} versions work: {seconds() - before:.0f} s of CPU time.", flush=True)
 
 
@@ -80,6 +107,22 @@ def attempt(place: Path, wheel: Path, versions: tuple[str, ...]) -> None:
         "mine/history.csv",
     ):
         assert (work / "runs" / name).stat().st_size > 100, name
+
+
+def attempt_extras(place: Path, wheel: Path) -> None:
+    """Add the small extras to the environment with the oldest versions, in theirs, and use them.
+
+    The large ones, Flower, Ray and PyTorch, and jax2onnx, are tried in their oldest versions by the tests in ``.venv``,
+    as ``constraints.txt`` has no others.
+    """
+    python, feddr, work = str(place / "env/bin/python"), str(place / "env/bin/feddr"), place / "work"
+    versions = ("--constraint", str(OLDEST), "--constraint", str(OLDEST_EXTRAS))
+    call([python, *PIP, "install", "--no-compile", *versions, f"{wheel}[mlflow,sklearn,tensorboard]"], work)
+    call([python, *PIP, "check"], work)
+    (work / "tiny.toml").write_text(TINY)
+    call([feddr, "run", "tiny.toml", "--tensorboard", "logs", "--mlflow", "mlruns"], work)
+    assert list((work / "logs").rglob("events.out.*")), "no file for TensorBoard"
+    call([python, "-c", EXTRAS], work)
 
 
 def call(words: list[str], folder: Path, code: int = 0) -> str:

@@ -69,3 +69,24 @@ def test_the_oldest_versions_that_are_tried_are_those_that_are_allowed() -> None
     assert tried.keys() == allowed.keys()
     for name, least in allowed.items():
         assert tried[name] == least or re.fullmatch(rf"{re.escape(least)}(\.0)+", tried[name]), name
+
+
+def test_the_oldest_versions_of_the_extras_are_those_that_are_allowed() -> None:
+    """Flower, Ray, PyTorch and jax2onnx are tried in them by all tests, as constraints.txt has no others."""
+    extras = ("flower", "ray", "torch", "tensorboard", "mlflow", "onnx", "sklearn")
+    lines = (ROOT / "constraints-oldest-extras.txt").read_text().splitlines()
+    tried = {
+        name.lower(): version for name, version in (line.split("==") for line in lines if not line.startswith("#"))
+    }
+    requirements = [one for extra in extras for one in PROJECT["optional-dependencies"][extra]]
+    allowed = {}
+    for requirement in requirements:
+        found = re.match(r"([\w-]+)(?:>=|==)([\w.]+)", requirement)
+        assert found is not None, requirement
+        allowed[found[1].lower()] = found[2]
+    assert tried.keys() == allowed.keys()
+    for name, least in allowed.items():
+        assert tried[name] == least or re.fullmatch(rf"{re.escape(least)}(\.0)+", tried[name]), name
+    installed = dict(line.split("==") for line in (ROOT / "constraints.txt").read_text().splitlines() if "==" in line)
+    for name in ("flwr", "ray", "torch", "torchax", "jax2onnx"):
+        assert installed[name].split(";")[0].strip() == tried[name], f"{name} is not tried in its oldest version"

@@ -1,4 +1,4 @@
-"""Metrics from the sums of several places are the metrics of all samples together."""
+"""Metrics from the sums of several sites are the metrics of all samples together."""
 
 from typing import Any
 

@@ -38,7 +38,7 @@ def with_validation(data: "FederatedData", share: float, stratify: bool = False,
     >>> import feddr
     >>> data = feddr.datasets.synthetic(1, 1, num_clients=2).with_validation(0.25, stratify=True)
     >>> data.train.sizes.tolist(), data.validation.sizes.tolist()
-    ([54, 39], [18, 13])
+    ([34, 67], [12, 23])
     """
     shares = Shares(validation=share, stratify=stratify, seed=seed)
     if share == 0:

@@ -96,8 +96,8 @@ class MetricsWriter:
 
     def report(self, version: int, metrics: Metrics) -> Row | None:
         """Store a client's metrics, and return the row of this version once all clients have reported."""
-        told = site_metrics.read(metrics.sums, self.asked)
-        for column, reason in site_metrics.reasons(told).items():
+        answers = site_metrics.read(metrics.sums, self.asked)
+        for column, reason in site_metrics.reasons(answers).items():
             if (metrics.client, column) not in self._known_reasons:
                 self._known_reasons.add((metrics.client, column))
                 self._withheld(metrics.client, column, reason)

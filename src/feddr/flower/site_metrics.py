@@ -19,7 +19,7 @@ from feddr.metrics import READY, Metric, choose
 from feddr.metrics.sums import SUMS, pooled
 from feddr.tree import Tree
 
-Told = Mapping[str, list[float] | str]
+SiteSums = Mapping[str, list[float] | str]
 """What a site tells, by column: its sums, nothing where it has no samples, or why it tells none."""
 
 
@@ -54,7 +54,7 @@ def answer(problem: ProblemLike, evaluator: Evaluates, xbar: Tree, asked: str, f
     """Return what a node tells at xbar, as JSON; the empty text where nothing was asked."""
     if not asked:
         return ""
-    told: dict[str, list[float] | str] = {}
+    answers: dict[str, list[float] | str] = {}
     test = problem.data.test
     for metric in choose(asked.split(",")):
         part = metric.part or ("train" if test is None or test.num_samples == 0 else "test")
@@ -62,39 +62,39 @@ def answer(problem: ProblemLike, evaluator: Evaluates, xbar: Tree, asked: str, f
         count = 0 if samples is None else samples.num_samples
         column = f"{part}_{metric.name}"
         if samples is None or count == 0:
-            told[column] = []
+            answers[column] = []
         elif count < fewest_rows:
-            told[column] = (
+            answers[column] = (
                 f"the {part} part has {count} samples, sums are told of {fewest_rows} or more (fewest_rows of "
                 "client_app or SharedTable)"
             )
         else:
             try:
                 values = evaluator.each(xbar, part, metric.of)
-                told[column] = SUMS[metric.name].sums(np.asarray(values), samples.samples).tolist()
+                answers[column] = SUMS[metric.name].sums(np.asarray(values), samples.samples).tolist()
             except ValueError as error:  # such as f1 of a regression, or of a loss alone
-                told[column] = str(error)
-    return json.dumps(told)
+                answers[column] = str(error)
+    return json.dumps(answers)
 
 
-def read(text: str, asked: str) -> Told:
+def read(text: str, asked: str) -> SiteSums:
     """Return what a node has told, checked; Refused where it is not an answer to what was asked."""
     if not asked:
         if text:
             raise Refused("malformed", "it tells metrics that nobody asked for")
         return {}
     try:
-        told = json.loads(text)
+        answers = json.loads(text)
     except (json.JSONDecodeError, RecursionError):
         raise Refused("malformed", "its metrics are not JSON") from None
-    if not isinstance(told, dict) or len(told) != len(asked.split(",")):
+    if not isinstance(answers, dict) or len(answers) != len(asked.split(",")):
         raise Refused("malformed", f"metrics must be a table with one entry for each of {asked}")
     for metric in choose(asked.split(",")):
         columns = [f"{part}_{metric.name}" for part in ([metric.part] if metric.part else ["test", "train"])]
-        values = [told[column] for column in columns if column in told]
+        values = [answers[column] for column in columns if column in answers]
         if len(values) != 1 or not _is_told(metric.name, values[0]):
             raise Refused("malformed", f"{metric.name} must be told as its sums, as none, or as a reason")
-    return cast(Told, told)
+    return cast(SiteSums, answers)
 
 
 def _is_told(name: str, value: Any) -> bool:
@@ -103,24 +103,24 @@ def _is_told(name: str, value: Any) -> bool:
     return isinstance(value, list) and all(type(x) is float for x in value) and SUMS[name].fits(len(value))
 
 
-def over_all(asked: str, sites: Iterable[Told]) -> dict[str, float]:
+def over_all(asked: str, sites: Iterable[SiteSums]) -> dict[str, float]:
     """Return the metrics over the samples of all sites; NaN where a site does not tell, or none has samples.
 
     A metric without a part is that of the test part where any site has one, else of the training part, as in a
     simulation of these sites.
     """
-    told = list(sites)
-    found: dict[str, float] = {}
+    answers = list(sites)
+    metrics: dict[str, float] = {}
     for metric in choose(asked.split(",")) if asked else ():
-        part = metric.part or ("test" if any(f"test_{metric.name}" in one for one in told) else "train")
+        part = metric.part or ("test" if any(f"test_{metric.name}" in one for one in answers) else "train")
         column = f"{part}_{metric.name}"
-        values = [one[column] for one in told if one.get(column)]
+        values = [one[column] for one in answers if one.get(column)]
         sums = [value for value in values if not isinstance(value, str)]
         same = len({len(value) for value in sums}) == 1
-        found[column] = pooled(metric.name, sums) if same and len(sums) == len(values) else math.nan
-    return found
+        metrics[column] = pooled(metric.name, sums) if same and len(sums) == len(values) else math.nan
+    return metrics
 
 
-def reasons(told: Told) -> dict[str, str]:
+def reasons(answers: SiteSums) -> dict[str, str]:
     """Return why a site does not tell some metrics, by column."""
-    return {column: value for column, value in told.items() if isinstance(value, str)}
+    return {column: value for column, value in answers.items() if isinstance(value, str)}

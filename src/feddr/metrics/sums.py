@@ -1,6 +1,6 @@
-"""Metrics as sums: what each place tells about its own samples, and the metric over the samples of all places.
+"""Metrics as sums: what each site tells about its own samples, and the metric over the samples of all sites.
 
-The metric is that of all samples together, to rounding, though no place tells anything of a single sample. The area
+The metric is that of all samples together, to rounding, though no site tells anything of a single sample. The area
 under the ROC curve has no such sums: it needs the order of all scores.
 """
 
@@ -22,22 +22,22 @@ Batch = Mapping[str, NDArray[Any]]
 
 @dataclass(frozen=True)
 class MetricSums:
-    """A metric that follows from a few numbers of each place.
+    """A metric that follows from a few numbers of each site.
 
     Parameters
     ----------
     sums
-        From (values, batch), as a ``Metric`` has them, of the samples of a place to the numbers that it tells, (k,).
+        From (values, batch), as a ``Metric`` has them, of the samples of a site to the numbers that it tells, (k,).
     pooled
-        From the numbers of all places, (places, k), to the metric over all their samples.
+        From the numbers of all sites, (sites, k), to the metric over all their samples.
     fits
-        Whether a place may tell k numbers.
+        Whether a site may tell k numbers.
 
     Examples
     --------
     >>> mean = SUMS["accuracy"]
-    >>> told = [mean.sums(np.array([1.0, 0.0]), {}), mean.sums(np.array([1.0]), {})]
-    >>> round(mean.pooled(np.array(told)), 4)
+    >>> sums = [mean.sums(np.array([1.0, 0.0]), {}), mean.sums(np.array([1.0]), {})]
+    >>> round(mean.pooled(np.array(sums)), 4)
     0.6667
     """
 
@@ -46,7 +46,7 @@ class MetricSums:
     fits: Callable[[int], bool] = lambda k: k == 2
 
     def __call__(self, values: NDArray[Any], batch: Batch) -> float:
-        """Return the metric of the samples of one place."""
+        """Return the metric of the samples of one site."""
         return self.pooled(self.sums(values, batch)[None])
 
 
@@ -63,7 +63,7 @@ def class_counts(outputs: NDArray[Any], batch: Batch) -> Vector:
     return np.concatenate([np.diag(counts), counts.sum(axis=0) + counts.sum(axis=1)]).astype(np.float64)
 
 
-def macro_f1(places: Vector) -> float:
+def macro_f1(sites: Vector) -> float:
     """Return the mean over classes of 2 TP / (2 TP + FP + FN), over classes that occur or are predicted.
 
     Examples
@@ -71,7 +71,7 @@ def macro_f1(places: Vector) -> float:
     >>> macro_f1(np.array([[1.0, 1.0, 3.0, 3.0]]))
     0.6666666666666666
     """
-    right, total = places.sum(axis=0).reshape(2, -1)
+    right, total = sites.sum(axis=0).reshape(2, -1)
     if not np.any(total > 0):
         return float("nan")
     return float(np.mean(2.0 * right[total > 0] / total[total > 0]))
@@ -82,8 +82,8 @@ def bin_gaps(outputs: NDArray[Any], batch: Batch) -> Vector:
 
     Examples
     --------
-    >>> told = bin_gaps(np.array([30.0, 30.0]), {"y": np.array([1, 0])})
-    >>> told[0], round(told[-1], 6)  # two samples, both sure, one of them wrong
+    >>> sums = bin_gaps(np.array([30.0, 30.0]), {"y": np.array([1, 0])})
+    >>> sums[0], round(sums[-1], 6)  # two samples, both sure, one of them wrong
     (np.float64(2.0), np.float64(-1.0))
     """
     y, _ = of.labels("calibration_error", outputs, batch)
@@ -93,7 +93,7 @@ def bin_gaps(outputs: NDArray[Any], batch: Batch) -> Vector:
     return np.concatenate([[len(y)], gaps])
 
 
-def expected_gap(places: Vector) -> float:
+def expected_gap(sites: Vector) -> float:
     """Return the mean gap between confidence and accuracy, where bins weigh by their samples.
 
     Examples
@@ -101,7 +101,7 @@ def expected_gap(places: Vector) -> float:
     >>> expected_gap(np.array([[2.0, -1.0]]))
     0.5
     """
-    count, *gaps = places.sum(axis=0)
+    count, *gaps = sites.sum(axis=0)
     return float(np.abs(gaps).sum() / count)
 
 
@@ -127,18 +127,18 @@ def target_moments(outputs: NDArray[Any], batch: Batch) -> Vector:
     return np.concatenate([[len(y)], *map(np.ravel, (mean, about, residual))])
 
 
-def share_explained(places: Vector) -> float:
+def share_explained(sites: Vector) -> float:
     """Return 1 - sum (y - output)^2 / sum (y - mean y)^2, the mean over outputs; NaN where all targets are equal.
 
-    Sums of squares about the mean of all are those about the mean of each place, and those between these means.
+    Sums of squares about the mean of all are those about the mean of each site, and those between these means.
 
     Examples
     --------
     >>> share_explained(np.array([[2.0, 2.0, 2.0, 1.0]]))
     0.5
     """
-    count = places[:, :1]
-    means, about, residual = np.moveaxis(places[:, 1:].reshape(len(places), 3, -1), 1, 0)
+    count = sites[:, :1]
+    means, about, residual = np.moveaxis(sites[:, 1:].reshape(len(sites), 3, -1), 1, 0)
     mean = (count * means).sum(axis=0) / count.sum()
     total = about.sum(axis=0) + (count * (means - mean) ** 2).sum(axis=0)
     return float(np.mean(1.0 - residual.sum(axis=0) / total)) if np.all(total > 0) else float("nan")
@@ -156,7 +156,7 @@ def log_losses(outputs: NDArray[Any], batch: Batch) -> Vector:
     return np.array([len(y), -of.log_probabilities(outputs)[np.arange(len(y)), y].sum()])
 
 
-def mean(places: Vector) -> float:
+def mean(sites: Vector) -> float:
     """Return the mean over all samples, from numbers of samples and sums.
 
     Examples
@@ -164,7 +164,7 @@ def mean(places: Vector) -> float:
     >>> mean(np.array([[2.0, 1.0], [2.0, 2.0]]))
     0.75
     """
-    count, total = places.sum(axis=0)
+    count, total = sites.sum(axis=0)
     return float(total / count)
 
 
@@ -184,13 +184,13 @@ SUMS: Mapping[str, MetricSums] = {
 """The ready-made metrics that follow from sums."""
 
 
-def pooled(name: str, told: Sequence[ArrayLike]) -> float:
-    """Return a metric over the samples of all places, from what each of them has told; NaN where that is nothing.
+def pooled(name: str, sums: Sequence[ArrayLike]) -> float:
+    """Return a metric over the samples of all sites, from the sums of each; NaN where there are no samples.
 
     Raises
     ------
     ValueError
-        Where the places have told different numbers of numbers.
+        Where the sites have sums of different lengths.
 
     Examples
     --------
@@ -198,4 +198,4 @@ def pooled(name: str, told: Sequence[ArrayLike]) -> float:
     0.75
     """
     with np.errstate(all="ignore"):
-        return SUMS[name].pooled(np.array(told, np.float64))
+        return SUMS[name].pooled(np.array(sums, np.float64))
