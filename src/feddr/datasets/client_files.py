@@ -1,6 +1,7 @@
 """Clients whose samples stay in files, one for each, until they take part: here, or on the workers of a cluster."""
 
 import glob
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -67,10 +68,10 @@ def client_files(
     >>> data.clients, data.sizes.tolist(), clients
     (('ann', 'bob'), [3, 2], [(3, 2), (2, 2)])
     """
-    paths = sorted(glob.glob(str(Path(files).expanduser()))) if isinstance(files, str) else list(files)
+    paths = sorted(glob.glob(os.path.expanduser(files))) if isinstance(files, str) else list(files)
     if not paths:
         raise ValueError(f"client_files needs a file for each client, got {files!r}, which is none; give their paths.")
-    absolute = tuple(str(Path(path).expanduser().absolute()) for path in paths)
+    absolute = tuple(os.path.abspath(os.path.expanduser(path)) for path in paths)
     if sizes is None:
         sizes = [_size(Path(path), label) for path in absolute]
     elif len(sizes) != len(absolute):
