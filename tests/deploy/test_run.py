@@ -87,10 +87,17 @@ def test_the_program_of_a_site_with_a_list_comes_before_flowers_own(tmp_path: Pa
 
 
 def test_a_bundle_that_is_not_listed_is_refused_and_logged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file is read each time, so that a change holds at once; one that cannot be read allows nothing."""
     (tmp_path / "site.toml").write_text("[rules]\nexperiments = []")
     environment: dict[str, Any] = {client_process.SITE: tmp_path / "site.toml", client_process.STATE: tmp_path}
     for name, path in environment.items():
         monkeypatch.setitem(os.environ, name, str(path))
     with pytest.raises(SiteRefusal, match="this app has code of its own"):
         client_process.check(b"anything")
-    assert verify(tmp_path / "audit" / "log.jsonl").kinds[("", "error")][0] == 1
+    assert verify(tmp_path / "audit" / "log.jsonl").kinds["", "error"][0] == 1
+    (tmp_path / "site.toml").write_text("[rules]\nminimum_sites = 2")
+    client_process.check(b"anything")
+    (tmp_path / "site.toml").write_text("[rules")
+    with pytest.raises(SiteRefusal, match="The file of this site cannot be read"):
+        client_process.check(b"anything")
+    assert verify(tmp_path / "audit" / "log.jsonl").kinds["", "error"][0] == 2
