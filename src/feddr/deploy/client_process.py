@@ -5,6 +5,7 @@ a program of this name before Flower's own (``install``), which runs Flower's wi
 that has arrived, before any of it is on the disk.
 """
 
+import importlib
 import os
 import sys
 import traceback
@@ -30,16 +31,17 @@ def install(folder: Path) -> None:
 def main() -> None:
     """Run a ClientApp, if the site's file allows its app."""
     from flwr.supernode.cli import flwr_clientapp
-    from flwr.supernode.runtime import run_clientapp
 
-    # What Flower's module has under this name is called with the bundle, before anything of it is on the disk.
-    unpack = run_clientapp.install_from_fab
+    # What Flower's module has under this name is called with the bundle, before anything of it is on the disk. A
+    # version of Flower without it ends here, and runs nothing.
+    process: Any = importlib.import_module("flwr.supernode.runtime.run_clientapp")
+    unpack = process.install_from_fab
 
     def checked(archive: bytes, *words: Any, **options: Any) -> Any:
         check(archive)
         return unpack(archive, *words, **options)
 
-    run_clientapp.install_from_fab = checked
+    process.install_from_fab = checked
     flwr_clientapp()
 
 
