@@ -29,7 +29,7 @@ def changed(**more: Any) -> dict[str, Any]:
 
 def test_the_experiment_of_the_tutorial_is_what_it_says() -> None:
     experiment = TableExperiment(RAW)
-    assert (experiment.settings.rounds, experiment.settings.name, experiment.federation.clients) == (10, "hospitals", 4)
+    assert (experiment.settings.rounds, experiment.settings.name, experiment.federation.clients) == (5, "hospitals", 4)
     assert experiment.algorithm == feddr.FedDR()
     assert experiment.local == feddr.local.SGD(lr=0.1, epochs=5, batch_size=10)
     assert experiment.schema.names == ("ill", "age", "pressure", "smoker")
@@ -162,7 +162,7 @@ def play(study: Path, monkeypatch: pytest.MonkeyPatch, *, sites: bool = True) ->
 
 def test_the_tutorial_is_the_simulation_of_the_pooled_tables(study: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = study / "experiment.toml"
-    config.write_text(config.read_text().replace("rounds = 10", 'rounds = 2\nprecision = "float64"'))
+    config.write_text(config.read_text().replace("rounds = 5", 'rounds = 2\nprecision = "float64"'))
     folder = play(study, monkeypatch)
     data = pooled(study)
     experiment = TableExperiment.read(config)
@@ -191,7 +191,7 @@ def pooled(study: Path) -> feddr.FederatedData:
         "davos": str(study / "agreed.csv")
     }
     table = RAW["table"]
-    more = {key: table[key] for key in ("label", "numeric", "categorical", "missing", "reference", "test_share")}
+    more = {key: table[key] for key in ("label", "numeric", "categorical", "reference", "test_share")}
     return feddr.datasets.csv(files=names, standardise=True, seed=0, **more)
 
 

@@ -1,5 +1,6 @@
 """A run is followed by its log: what the log says last is what became of it."""
 
+import importlib
 import json
 import os
 import stat
@@ -81,16 +82,22 @@ def test_the_program_of_a_site_with_a_list_comes_before_flowers_own(tmp_path: Pa
     program = tmp_path / "bin" / "flwr-clientapp"
     assert program.read_text().startswith(f"#!{sys.executable}\n")
     assert stat.S_IMODE(program.stat().st_mode) == 0o700
-    from flwr.supernode.runtime import run_clientapp
-
-    assert callable(run_clientapp.install_from_fab)  # Flower's step that the program puts its own before
+    process: Any = importlib.import_module("flwr.supernode.runtime.run_clientapp")
+    assert callable(process.install_from_fab)  # Flower's step that the program puts its own before
 
 
 def test_a_bundle_that_is_not_listed_is_refused_and_logged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file is read each time, so that a change holds at once; one that cannot be read allows nothing."""
     (tmp_path / "site.toml").write_text("[rules]\nexperiments = []")
     environment: dict[str, Any] = {client_process.SITE: tmp_path / "site.toml", client_process.STATE: tmp_path}
     for name, path in environment.items():
         monkeypatch.setitem(os.environ, name, str(path))
     with pytest.raises(SiteRefusal, match="this app has code of its own"):
         client_process.check(b"anything")
-    assert verify(tmp_path / "audit" / "log.jsonl").kinds[("", "error")][0] == 1
+    assert verify(tmp_path / "audit" / "log.jsonl").kinds["", "error"][0] == 1
+    (tmp_path / "site.toml").write_text("[rules]\nminimum_sites = 2")
+    client_process.check(b"anything")
+    (tmp_path / "site.toml").write_text("[rules")
+    with pytest.raises(SiteRefusal, match="The file of this site cannot be read"):
+        client_process.check(b"anything")
+    assert verify(tmp_path / "audit" / "log.jsonl").kinds["", "error"][0] == 2

@@ -20,7 +20,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "DEPLOYMENT.md"
 SECTION = PAGE.read_text(encoding="utf-8").partition("## Tutorial")[2].partition("\n## ")[0]
 BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```$", SECTION, re.MULTILINE | re.DOTALL)
 TIMEOUT = 3000.0
-"""Seconds; on an idle machine with two cores it takes about ten minutes."""
+"""Seconds; on an idle machine with two cores it takes a few minutes."""
 
 
 def test_the_files_that_are_shown_are_those_that_are_written() -> None:
@@ -35,7 +35,7 @@ def test_the_files_that_are_shown_are_those_that_are_written() -> None:
 
 @pytest.mark.deploy
 def test_the_commands_run_as_they_stand(tmp_path: Path) -> None:
-    """Word for word in an empty folder, but for the port, and a file that says that all went well."""
+    """Word for word in an empty folder, but for the port, which may be in use, and a file that says it went well."""
     port = free_port()
     script = "".join(text for language, text in BLOCKS if language == "sh")
     script = script.replace("127.0.0.1:8000", f"127.0.0.1:{port}")
@@ -62,14 +62,14 @@ def test_the_commands_run_as_they_stand(tmp_path: Path) -> None:
         assert (tmp_path / "study" / "well").exists(), f"exit code {code}\n{text}\n{federation.explain()}"
     folder = tmp_path / "study" / "server" / "server" / "hospitals"
     history = feddr.History.from_csv(folder / "history.csv")
-    assert [row.round for row in history.rows] == [0, 5, 10]
+    assert [row.round for row in history.rows] == [0, 5]
     assert history.last.F < history.rows[0].F
     assert "The log is whole" in text
     assert len(re.findall(r"^(?:yes|no),0\.\d+,0\.\d+$", text, re.MULTILINE)) == 5
     for i in range(4):
         kinds = verify(tmp_path / "study" / f"node-{i}" / "audit" / "log.jsonl").kinds
-        assert kinds["hospitals", "train"][0] >= 10
-        assert kinds["hospitals", "table"][0] >= 17
+        assert kinds["hospitals", "train"][0] >= 5
+        assert kinds["hospitals", "table"][0] >= 1
 
 
 @pytest.mark.deploy
@@ -80,9 +80,7 @@ def test_a_site_that_lists_its_experiments_runs_no_other_code(tmp_path: Path) ->
     with Federation(tmp_path) as federation:
         example.write(tmp_path / "study")
         config = tmp_path / "study" / "experiment.toml"
-        text = (
-            config.read_text().replace("sites = 4", "sites = 1").replace("rounds = 10", "rounds = 1\npatience = 90.0")
-        )
+        text = config.read_text().replace("sites = 4", "sites = 1").replace("rounds = 5", "rounds = 1\npatience = 90.0")
         config.write_text(text)
         site = tmp_path / "study" / "chur.toml"
         rules = f'minimum_sites = 1\nexperiments = ["{TableExperiment.read(config).digest}"]'

@@ -248,9 +248,12 @@ def test_the_text_of_an_error_stays_at_a_site_with_a_file(tmp_path: Path, has_fi
 
 def test_a_log_that_cannot_be_written_lets_nothing_leave(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: Any) -> str:
-        raise OSError(28, "No space left on device")
+        raise OSError(28, "No space left on device", str(tmp_path))
 
     monkeypatch.setattr("feddr.sites.audit.AuditLog.append", full)
     with pytest.raises(Abandoned):
         run(tmp_path, "", rounds=1)
     assert events(tmp_path, "accepted") == []
+    (refused, *_) = events(tmp_path, "node_refused")
+    assert "The log of this site cannot be written, so nothing leaves" in refused["detail"]
+    assert "No space" not in refused["detail"]

@@ -16,6 +16,6 @@ The modules::
     app             server and client of such an experiment
     example         the files of the tutorial
     run             feddr deploy run: submits an experiment, and follows it
-    client_process  at a site that lists its experiments, nothing else is run
+    client_process  at a site with a file, apps are checked before they run
     environment     the environment variables and folders of Flower's processes
 """

@@ -1,11 +1,15 @@
-"""Flower's ``flwr-clientapp`` at a site that lists its experiments: the app is checked before any of its code runs.
+"""Flower's ``flwr-clientapp`` at a site with a file: where it lists experiments, no other code is run.
 
 The server's operator decides which app a node receives, and Flower runs whatever it is. So the node of such a site puts
-a program of this name before Flower's own (``install``), which runs Flower's with one step more.
+a program of this name before Flower's own (``install``), which runs Flower's with one step more: the check of the app
+that has arrived, before any of it is on the disk.
 """
 
+import importlib
 import os
 import sys
+import traceback
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,18 +29,19 @@ def install(folder: Path) -> None:
 
 
 def main() -> None:
-    """Run a ClientApp, if it is that of an experiment which the site has listed."""
+    """Run a ClientApp, if the site's file allows its app."""
     from flwr.supernode.cli import flwr_clientapp
-    from flwr.supernode.runtime import run_clientapp
 
-    # What Flower's module has under this name is called with the bundle, before anything of it is on the disk.
-    unpack = run_clientapp.install_from_fab
+    # What Flower's module has under this name is called with the bundle, before anything of it is on the disk. A
+    # version of Flower without it ends here, and runs nothing.
+    process: Any = importlib.import_module("flwr.supernode.runtime.run_clientapp")
+    unpack = process.install_from_fab
 
     def checked(archive: bytes, *words: Any, **options: Any) -> Any:
         check(archive)
         return unpack(archive, *words, **options)
 
-    run_clientapp.install_from_fab = checked
+    process.install_from_fab = checked
     flwr_clientapp()
 
 
@@ -45,8 +50,20 @@ def check(archive: bytes) -> None:
     from feddr.deploy import bundle  # with JAX and Flower, which the supervisor of a node does without
 
     try:
-        bundle.check(archive, Site.read(os.environ[SITE]).rules.experiments or ())
+        listed = _listed()
+        if listed is not None:
+            bundle.check(archive, listed)
     except SiteRefusal as refusal:
-        entry = {"kind": "error", "of": "bundle", "run": "", "bytes": len(str(refusal).encode()), "norm": None}
-        AuditLog(Path(os.environ[STATE]) / "audit").append({**entry, "text": str(refusal)})
+        text = str(refusal)
+        entry = {"kind": "error", "of": "bundle", "run": "", "bytes": len(text.encode()), "norm": None, "text": text}
+        AuditLog(Path(os.environ[STATE]) / "audit").append(entry)
         raise
+
+
+def _listed() -> Sequence[str] | None:
+    """Return the experiments of the site's file as it is now, None where all are allowed."""
+    try:
+        return Site.read(os.environ[SITE]).rules.experiments
+    except ValueError:
+        traceback.print_exc()
+        raise SiteRefusal("The file of this site cannot be read; the log of its node says more.") from None

@@ -11,7 +11,7 @@ from feddr.storage import atomic
 EXPERIMENT = """\
 name = "hospitals"
 sites = 4
-rounds = 10
+rounds = 5
 weights = "samples"        # every patient counts alike
 evaluate_every = 5
 
@@ -19,7 +19,6 @@ evaluate_every = 5
 label = "ill"
 numeric = ["age", "pressure"]
 categorical = ["smoker"]
-missing = "median"         # what was not measured
 reference = {smoker = "never"}
 test_share = 0.2
 
@@ -125,9 +124,8 @@ def _patients(rng: np.random.Generator, count: int, older: int) -> list[list[str
     smoker = rng.choice(["never", "former", "now"], count, p=[0.5, 0.3, 0.2])
     risk = 0.08 * (age - 55) + 0.03 * (pressure - 130) + 1.2 * (smoker == "now") - 0.7
     ill = np.where(rng.random(count) < 1 / (1 + np.exp(-risk)), "yes", "no")
-    measured = rng.random(count) > 0.1  # one in ten was not
-    columns = zip(age, pressure, measured, smoker, ill, strict=True)
-    return [[f"{a:.0f}", f"{p:.0f}" if known else "", str(s), str(i)] for a, p, known, s, i in columns]
+    columns = zip(age, pressure, smoker, ill, strict=True)
+    return [[f"{a:.0f}", f"{p:.0f}", str(s), str(i)] for a, p, s, i in columns]
 
 
 def _csv(names: tuple[str, ...], rows: list[list[str]], delimiter: str) -> str:

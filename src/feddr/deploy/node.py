@@ -62,12 +62,13 @@ def run(
     if partition < 0:
         raise ValueError(f"partition must be at least 0, got {partition}.")
     secrets = security(target, certs, key)
-    rules = None if site is None else Site.read(site).rules
+    if site is not None:
+        Site.read(site)  # what is wrong in it is said before anything is started
     private_folder(state)
     own = [] if site is None else [f'feddr-site="{site.resolve()}"']
     node_config = " ".join([f"partition-id={partition}", f'feddr-folder="{state.resolve()}"', *own, *config])
     surroundings = environment(private_folder(state / "flwr"))
-    if site is not None and rules is not None and rules.experiments is not None:
+    if site is not None:
         client_process.install(state / "bin")
         surroundings["PATH"] = f"{(state / 'bin').resolve()}{os.pathsep}{surroundings['PATH']}"
         surroundings |= {client_process.SITE: str(site.resolve()), client_process.STATE: str(state.resolve())}

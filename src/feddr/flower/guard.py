@@ -62,8 +62,8 @@ class SiteGuard:
             "run": str(asked.get("run", ""))[:80],
             "client": context.node_config.get("partition-id"),
             "experiment": self.experiment,
-            "round": asked.get("round"),
-            "version": asked.get("version"),
+            "round": _whole(asked.get("round")),
+            "version": _whole(asked.get("version")),
         }
         try:
             self._check(kind, asked, context, log)
@@ -71,14 +71,15 @@ class SiteGuard:
         except Exception as error:
             text = _told(error, SITE in context.node_config)
             sha = hashlib.sha256(text.encode()).hexdigest()
-            log.append({**entry, "kind": "error", "of": kind, "bytes": len(text.encode()), "norm": None, "sha256": sha})
+            size = len(text.encode())
+            _append(log, {**entry, "kind": "error", "of": kind, "bytes": size, "norm": None, "sha256": sha})
             if text != str(error):
                 traceback.print_exc()
                 raise SiteRefusal(text) from None
             raise
         content, norm = reply.content, self._norms.pop(message.metadata.message_id, math.nan)
         known = norm if math.isfinite(norm) else None
-        log.append({**entry, "bytes": wire.size(content), "norm": known, "sha256": content_digest(content)})
+        _append(log, {**entry, "bytes": wire.size(content), "norm": known, "sha256": content_digest(content)})
         return reply
 
     def _check(self, kind: str, asked: Mapping[str, object], context: Context, log: AuditLog) -> None:
@@ -88,8 +89,7 @@ class SiteGuard:
             return
         site.rules.check_experiment(self.experiment)
         if kind in ("train", "table"):
-            sites = asked.get("sites")
-            site.rules.check_sites(sites if isinstance(sites, int) else 0)
+            site.rules.check_sites(_whole(asked.get("sites")) or 0)
         if kind == "train" and site.rules.largest_updates is not None:
             site.rules.check_updates(log.updates(self.experiment))
 
@@ -97,6 +97,20 @@ class SiteGuard:
 def audit_log(context: Context, folder: str | Path | None = None) -> AuditLog:
     """Return the log of what leaves this node."""
     return AuditLog(identity.root(context.node_config.get("feddr-folder"), folder) / "audit")
+
+
+def _append(log: AuditLog, entry: Mapping[str, object]) -> None:
+    """Log what is about to leave; where that cannot be done, it does not leave."""
+    try:
+        log.append(entry)
+    except OSError:
+        traceback.print_exc()
+        raise SiteRefusal("The log of this site cannot be written, so nothing leaves; look at its disk.") from None
+
+
+def _whole(value: object) -> int | None:
+    """Return a number of a message that is a whole one; anything may stand there before the app has checked it."""
+    return value if type(value) is int else None
 
 
 def content_digest(content: RecordDict) -> str:
