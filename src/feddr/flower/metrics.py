@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,11 @@ class MetricsWriter:
         Where the run stands; later rows in the file belong to a future that did not come about.
     weights
         w_i of each client.
+
+    Attributes
+    ----------
+    left
+        The clients that have left, whose metrics nobody waits for.
     """
 
     def __init__(self, folder: Path, federation: Federation, dtype: np.dtype[Any], weights: list[float]) -> None:
@@ -39,6 +44,7 @@ class MetricsWriter:
         self.history = History()
         self.reports: dict[int, dict[int, Metrics]] = {}
         problem = federation.evaluation if isinstance(federation.evaluation, Problem) else None
+        self.left: Container[int] = ()
         self._evaluator = None if problem is None else Evaluator(problem, dtype)
         asked = choose(federation.metrics)
         self._asked = None if self._evaluator is None else MetricSet(self._evaluator.problem, self._evaluator, asked)
@@ -77,16 +83,22 @@ class MetricsWriter:
         self._model.save(x)
         return row
 
+    def save_model(self, xbar: Tree) -> None:
+        """Write the model, where it has changed since the newest row."""
+        self._model.save(tree.cast(xbar, self.dtype))
+
     def report(self, version: int, metrics: Metrics) -> Row | None:
         """Store a client's metrics, and return the row of this version once all clients have reported."""
         reports = self.reports.setdefault(version, {})
         reports[metrics.client] = metrics
-        if len(reports) < len(self.weights):
+        members = [i for i in range(len(self.weights)) if i not in self.left]
+        if not reports.keys() >= set(members):
             return None
+        share = math.fsum(self.weights[i] for i in members)
         del self.reports[version]
         for k, row in enumerate(self.history.rows):
             if row.round == version:
-                f = math.fsum(w * reports[i].loss for i, w in enumerate(self.weights))
+                f = math.fsum(self.weights[i] * reports[i].loss for i in members) / share
                 self.history.rows[k] = filled = dataclasses.replace(
                     row,
                     F=f + row.g,

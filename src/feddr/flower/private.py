@@ -158,8 +158,8 @@ def check(algorithm: Any, evaluation: Any) -> None:
         raise ValueError(f"Privacy is accounted in rounds, and {name} has none; use FedDR or FedAvg.")
     if evaluation == "nodes":
         raise ValueError(
-            'Metrics of nodes have no noise, got evaluation="nodes" in a private run; leave it out, or evaluate on data '
-            "of the server's own."
+            'Metrics of nodes have no noise, got evaluation="nodes" in a private run; leave it out, or evaluate on '
+            "data of the server's own."
         )
 
 

@@ -110,6 +110,7 @@ def open_run(
         journal.write("step_sizes", words=ledger.words, **steps.numbers(ledger.roles.algorithm))
         progress.say(f"{type(algorithm).__name__}: {ledger.words}")
     metrics = MetricsWriter(folder, federation, settings.dtype, ledger.weights)
+    metrics.left = ledger.left
     metrics.resume(ledger.version)
     services = Services(clock, mailbox, membership, journal, progress)
     return Deployment(federation, algorithm, sampling, settings, ledger, metrics, services)
