@@ -7,7 +7,7 @@ import pytest
 
 import feddr
 from feddr.algorithms import Roles, Uploads
-from feddr.algorithms.algorithm import Leavable, Member
+from feddr.algorithms.algorithm import ClientWeights, Leavable
 from feddr.local import Solution
 
 SHARES = np.array([0.5, 0.3, 0.2])
@@ -40,7 +40,7 @@ class Federation:
         self.s = self.roles.server.aggregate(self.s, Uploads(total, *sums), shrink)
 
     def leave(self, i: int) -> None:
-        member = Member(float(self.v[i]), float(SHARES[i]))
+        member = ClientWeights(float(self.v[i]), float(SHARES[i]))
         self.s = self.roles.server.leave(self.s, self.clients.pop(i).xhat, member, shrink)
 
 
@@ -81,8 +81,8 @@ def test_at_once_xbar_is_that_of_those_who_stay() -> None:
 def test_who_was_never_counted_takes_nothing_along() -> None:
     rules = feddr.FedDR(eta=1.0, alpha=1.0, init="joining", mean="all")
     s = rules.server(np.zeros(2))
-    assert rules.leave(s, None, Member(0.5, 0.5), shrink) is s
-    assert feddr.FedAvg().leave(s, None, Member(0.5, 0.5), shrink) is s
+    assert rules.leave(s, None, ClientWeights(0.5, 0.5), shrink) is s
+    assert feddr.FedAvg().leave(s, None, ClientWeights(0.5, 0.5), shrink) is s
 
 
 def test_methods_that_need_everybody_or_remember_otherwise_have_no_such_rule() -> None:

@@ -44,13 +44,13 @@ class Uploads(NamedTuple):
     discount: float = 1.0
 
 
-class Member(NamedTuple):
+class ClientWeights(NamedTuple):
     """A client in the server's mean: its weight v_i there, and its weight w_i in the problem.
 
     Examples
     --------
-    >>> Member(weight=0.25, share=0.5)
-    Member(weight=0.25, share=0.5)
+    >>> ClientWeights(weight=0.25, share=0.5)
+    ClientWeights(weight=0.25, share=0.5)
     """
 
     weight: float
@@ -176,7 +176,7 @@ class Leavable(Algorithm, Protocol):
     (True, False)
     """
 
-    def leave(self, s: Any, counted: Tree | None, member: Member, prox: Prox, /) -> Any:
+    def leave(self, s: Any, counted: Tree | None, member: ClientWeights, prox: Prox, /) -> Any:
         """Return the server's next state when a client leaves; ``counted`` is what is counted for it, None nothing."""
 
 

@@ -7,7 +7,7 @@ from typing import ClassVar, Literal, NamedTuple, Self
 import numpy as np
 
 from feddr import tree
-from feddr.algorithms.algorithm import Member, Uploads
+from feddr.algorithms.algorithm import ClientWeights, Uploads
 from feddr.algorithms.step_sizes import StepSizes, check_start
 from feddr.algorithms.uploading import Uploading
 from feddr.compress import feedback
@@ -199,7 +199,7 @@ class FedDR(Uploading):
     def invariant_gap(self, s: FedDRServer, total: Tree) -> float:
         return tree.norm(tree.sub(tree.scale(s.weight, s.xtilde), total))
 
-    def leave(self, s: FedDRServer, counted: Tree | None, member: Member, prox: Prox) -> FedDRServer:
+    def leave(self, s: FedDRServer, counted: Tree | None, member: ClientWeights, prox: Prox) -> FedDRServer:
         """Return the server's state without a client, whose xhat_i is taken out of xtilde.
 
         With ``mean="all"`` xbar is the prox of the new xtilde; with ``"active"`` it stays until the next round, since

@@ -22,7 +22,7 @@ import numpy as np
 
 from feddr import tree
 from feddr.algorithms import Deployable, Roles
-from feddr.algorithms.algorithm import Leavable, Member
+from feddr.algorithms.algorithm import ClientWeights, Leavable
 from feddr.engines.shared.aggregation import WeightedUpload, weighted_sum
 from feddr.engines.shared.errors import check_finite
 from feddr.engines.shared.shards import shard_of
@@ -203,7 +203,7 @@ class Ledger:
         counted = self._table(file) if file is not None else self.initial if everybody else None
         if counted is not None and not self._others(client, everybody):
             raise ValueError(f"The mean needs somebody, and has client {client} alone; let it leave after a round.")
-        member = Member(float(v[client]), self.weights[client])
+        member = ClientWeights(float(v[client]), self.weights[client])
         self.server = rules.leave(self.server, counted, member, self.prox)
         for one in self.pending:
             if one.client == client:
@@ -218,11 +218,14 @@ class Ledger:
         return everybody or any(entry.counted for other, entry in self.entries.items() if other != client)
 
     def step(self, order: Sequence[int] | None = None) -> None:
-        """Aggregate what has been accepted, in a shard in the order of arrival or in that of the clients given."""
+        """Aggregate what has been accepted, in a shard in the order of arrival or in that of the clients given.
+
+        Clients that are not among these, who are late from an earlier round, come last.
+        """
         pending = self.pending
         if order is not None:
             position = {client: k for k, client in enumerate(order)}
-            pending = sorted(pending, key=lambda one: position[one.client])
+            pending = sorted(pending, key=lambda one: position.get(one.client, len(position) + one.client))
         if pending:
             pending = sorted(pending, key=lambda one: self._shard(one.client))
             gathered = weighted_sum(self._read(one) for one in pending)

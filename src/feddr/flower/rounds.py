@@ -42,8 +42,9 @@ class Round:
 
     It ends when all have answered, or at the deadline if enough have; until then those who fail are asked again. Who
     has not answered by then stays as it was: what it still sends is ignored, and its next task says to continue
-    from the update that the server has accepted. A round that was open when the server stopped continues with the
-    uploads that are in the ledger.
+    from the update that the server has accepted. With ``late="count"`` what it still sends counts in the round in
+    which it arrives, as in AsyncFedDR, whether its client is active there or not. A round that was open when the server
+    stopped continues with the uploads that are in the ledger.
     """
 
     def __init__(self, run: Deployment, active: list[int]) -> None:
@@ -67,10 +68,11 @@ class Round:
         for _ in run.arrivals():
             pass  # they are in the ledger
         missing = len(self.missing)
-        received = len(run.ledger.pending)
+        received = sum(one.client in self.active for one in run.ledger.pending)
         if missing and not (self._late() and received >= min(self.enough, missing + received)):
             return False
-        run.mailbox.forget(lambda sent: sent.kind == "train")
+        if run.settings.late == "drop":
+            run.mailbox.forget(lambda sent: sent.kind == "train")
         run.step(self.active)
         return True
 
