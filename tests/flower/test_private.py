@@ -79,7 +79,7 @@ def test_the_round_that_would_exceed_the_budget_is_not_begun(tmp_path: Path) -> 
 
 
 def test_a_reply_that_was_lost_is_sent_again_and_costs_nothing(tmp_path: Path) -> None:
-    lost = []
+    lost: list[Message] = []
 
     def fate(node: FakeNode, message: Message) -> Fate:
         if message.metadata.message_type == "train" and node.client == 1 and len(lost) < 2:

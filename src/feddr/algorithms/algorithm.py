@@ -44,6 +44,19 @@ class Uploads(NamedTuple):
     discount: float = 1.0
 
 
+class ClientWeights(NamedTuple):
+    """A client in the server's mean: its weight v_i there, and its weight w_i in the problem.
+
+    Examples
+    --------
+    >>> ClientWeights(weight=0.25, share=0.5)
+    ClientWeights(weight=0.25, share=0.5)
+    """
+
+    weight: float
+    share: float
+
+
 class Algorithm(Protocol):
     """The rules of a method.
 
@@ -150,6 +163,21 @@ class Deployable(Algorithm, Protocol):
 
     def invariant_gap(self, s: Any, total: Tree, /) -> float:
         """Return how far the server's memory is from sum_i v_i counted_i; 0 where it remembers nothing."""
+
+
+@runtime_checkable
+class Leavable(Algorithm, Protocol):
+    """The rules of a method that a client may leave for good.
+
+    Examples
+    --------
+    >>> import feddr
+    >>> isinstance(feddr.FedDR(), Leavable), isinstance(feddr.FedPD(eta=1.0), Leavable)
+    (True, False)
+    """
+
+    def leave(self, s: Any, counted: Tree | None, member: ClientWeights, prox: Prox, /) -> Any:
+        """Return the server's next state when a client leaves; ``counted`` is what is counted for it, None nothing."""
 
 
 class HasRegulariser(Protocol):

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 from feddr import tree
-from feddr.algorithms.algorithm import Uploads
+from feddr.algorithms.algorithm import ClientWeights, Uploads
 from feddr.algorithms.uploading import Uploading, sent
 from feddr.local import Solution, Subproblem
 from feddr.prox.regulariser import Prox
@@ -87,6 +87,10 @@ class FedAvg(Uploading):
 
     def invariant_gap(self, s: Any, total: Tree) -> float:
         return 0.0
+
+    def leave(self, s: Any, counted: Tree | None, member: ClientWeights, prox: Prox) -> Any:
+        """Return the server's state as it is: it remembers nobody."""
+        return s
 
     def aggregate(self, s: Any, uploads: Uploads, prox: Prox) -> Any:
         return FedAvgServer(tree.scale(1.0 / uploads.weight, uploads.sum))

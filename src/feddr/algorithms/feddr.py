@@ -4,8 +4,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, NamedTuple, Self
 
+import numpy as np
+
 from feddr import tree
-from feddr.algorithms.algorithm import Uploads
+from feddr.algorithms.algorithm import ClientWeights, Uploads
 from feddr.algorithms.step_sizes import StepSizes, check_start
 from feddr.algorithms.uploading import Uploading
 from feddr.compress import feedback
@@ -196,6 +198,28 @@ class FedDR(Uploading):
 
     def invariant_gap(self, s: FedDRServer, total: Tree) -> float:
         return tree.norm(tree.sub(tree.scale(s.weight, s.xtilde), total))
+
+    def leave(self, s: FedDRServer, counted: Tree | None, member: ClientWeights, prox: Prox) -> FedDRServer:
+        """Return the server's state without a client, whose xhat_i is taken out of xtilde.
+
+        With ``mean="all"`` xbar is the prox of the new xtilde; with ``"active"`` it stays until the next round, since
+        it also has the models of those who are at work.
+
+        Parameters
+        ----------
+        counted
+            The client's xhat_i; None where the mean does not have it yet.
+        """
+        if counted is None:
+            return s
+        weight, share = s.weight - member.weight, s.share - member.share
+        xtilde = tree.map(
+            lambda mean, xhat: (s.weight * mean - member.weight * np.asarray(xhat, np.float64)) / weight,
+            s.xtilde,
+            counted,
+        )
+        xbar = prox(xtilde, _number(self.eta) * share / weight) if self.mean == "all" else s.xbar
+        return FedDRServer(xtilde, xbar, weight, share)
 
     def aggregate(self, s: FedDRServer, uploads: Uploads, prox: Prox) -> FedDRServer:
         joined = self.init != "lazy"

@@ -1,4 +1,4 @@
-"""The commands ``feddr deploy certs``, ``check``, ``server``, ``node``; example, run, audit are in ``deploy_run``."""
+"""The commands ``feddr deploy certs``, ``check``, ``server``, ``node``, ``leave``; the others are in ``deploy_run``."""
 
 from pathlib import Path
 from typing import Annotated
@@ -111,6 +111,18 @@ def node(
     from feddr.deploy import node as nodes
 
     nodes.run(superlink, partition, state, certs, key, config or [], quiet, site)
+
+
+@app.command()
+def leave(
+    folder: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of the run on the server, .../server/<name>.")],
+    client: Annotated[int, typer.Argument(metavar="CLIENT", help="Number of the client, from 0.")],
+) -> None:
+    """Let a client leave a run for good: what is counted for it is taken out of the mean."""
+    from feddr.flower import leave as ask
+
+    ask(folder, client)
+    typer.echo(f"Client {client} leaves as soon as the server looks, or when the run is submitted again.")
 
 
 app.command()(example)

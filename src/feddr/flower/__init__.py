@@ -29,6 +29,7 @@ a message that is lost, repeated or late does no harm (``node`` has the argument
     validate      checks of an upload before the ledger sees it
     refused       the reasons for which an upload is refused
     ledger        the server's state and each client's accepted value, written atomically before it counts
+    leaving       clients that leave for good, by a request in the run's folder
     records       entries, pending uploads and counters of the ledger; which files to delete
     journal       the log of a run, one line of JSON for each event
     metrics       the history of a deployed run
@@ -51,6 +52,7 @@ from feddr.flower.deployment import Abandoned
 from feddr.flower.description import ModelDescription
 from feddr.flower.federation import Federation
 from feddr.flower.inspect import LedgerSnapshot, audit, read_run
+from feddr.flower.leaving import leave
 from feddr.flower.refused import REASONS, Refused
 from feddr.flower.server import server_app
 from feddr.flower.shared_table import SharedTable
@@ -71,6 +73,7 @@ __all__ = [
     "SharedTable",
     "audit",
     "client_app",
+    "leave",
     "read_run",
     "server_app",
 ]

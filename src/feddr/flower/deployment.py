@@ -10,6 +10,7 @@ from feddr.flower import identity, steps, validate, wire
 from feddr.flower.checkup import Checkups
 from feddr.flower.federation import Federation
 from feddr.flower.journal import Journal, plain
+from feddr.flower.leaving import departures
 from feddr.flower.ledger import Ledger
 from feddr.flower.mailbox import GONE, Mailbox, Reply, TimeSource
 from feddr.flower.membership import Membership, Pauses
@@ -105,8 +106,17 @@ class Deployment:
     def send(self, clients: Sequence[int]) -> list[int]:
         """Send the newest broadcast to those of the clients that can work now, and return them."""
         busy = self.mailbox.busy()
-        ready = [i for i in clients if i in self.membership.node_of and i not in busy and self.pauses.over(i)]
+        here = self.membership.node_of.keys() - busy - self.ledger.left
+        ready = [i for i in clients if i in here and self.pauses.over(i)]
         return [i for i in ready if self._task("train", i, self.message())]
+
+    def let_go(self) -> None:
+        """Let clients leave that were asked to: nothing is awaited from them, and the broadcast is another one."""
+        gone = set(departures(self.ledger, self.journal))
+        if gone:
+            self.mailbox.forget(lambda sent: sent.client in gone)
+            self.metrics.save_model(self.ledger.server.xbar)
+            self._broadcast = None
 
     def arrivals(self, buffer: int | None = None) -> Iterator[int]:
         """Process new replies, and yield the client of every upload that was accepted and committed to the ledger.
@@ -184,7 +194,7 @@ class Deployment:
         self._tell(row)
         if self.federation.evaluation == "nodes":
             xbar = wire.broadcast(self.ledger.server.xbar, self.settings.dtype, self.settings.broadcast)
-            for i in sorted(self.membership.node_of):
+            for i in sorted(self.membership.node_of.keys() - self.ledger.left):
                 self._task("evaluate", i, xbar)
 
     def finish(self) -> None:

@@ -35,6 +35,8 @@ class LedgerSnapshot:
         The weights w_i of the problem.
     step_sizes
         ``eta``, one number or a list with one for each client, and ``alpha``: whichever of them the method has.
+    left
+        The clients that have left for good.
 
     Examples
     --------
@@ -51,6 +53,7 @@ class LedgerSnapshot:
     entries: dict[int, Entry]
     pending: int
     step_sizes: dict[str, Any]
+    left: frozenset[int] = frozenset()
 
     @property
     def mean_weights(self) -> list[float]:
@@ -97,6 +100,7 @@ def read_run(folder: str | Path) -> LedgerSnapshot:
         entries,
         len(header["pending"]),
         header["step_sizes"],
+        frozenset(header.get("left", [])),
     )
 
 

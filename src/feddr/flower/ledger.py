@@ -22,6 +22,7 @@ import numpy as np
 
 from feddr import tree
 from feddr.algorithms import Deployable, Roles
+from feddr.algorithms.algorithm import ClientWeights, Leavable
 from feddr.engines.shared.aggregation import WeightedUpload, weighted_sum
 from feddr.engines.shared.errors import check_finite
 from feddr.engines.shared.shards import shard_of
@@ -62,6 +63,8 @@ class Ledger:
         The algorithm's state.
     entries
         The table: what was accepted last from each client that has sent anything.
+    left
+        The clients that have left for good.
     """
 
     def __init__(
@@ -83,6 +86,7 @@ class Ledger:
         self.version = -1 if algorithm.full_start else 0
         self.serial = 0
         self.entries: dict[int, Entry] = {}
+        self.left: set[int] = set()
         self.counters = Counters()
         self.pending: list[Pending] = []
         self._changes: dict[str, Tree] = {}
@@ -164,6 +168,8 @@ class Ledger:
         self, client: int, number: int, counted: Tree, message: Tree, factor: float = 1.0, spent: float = 0.0
     ) -> None:
         """Store what the server is to count for a client; it counts once ``commit`` or ``step`` has returned."""
+        if client in self.left:
+            raise Refused("unknown", f"client {client} has left this run")
         if number <= self.number(client):
             raise Refused(
                 "stale", f"client {client} has sent update {number}, its update {self.number(client)} is in the ledger"
@@ -177,12 +183,49 @@ class Ledger:
         before = self.entries[client].counted if client in self.entries else None
         self.entries[client] = Entry(number, file, before, spent)
 
+    def leave(self, client: int) -> None:
+        """Take what is counted for a client out of the mean, for good, and commit; its open upload is dropped.
+
+        Raises
+        ------
+        ValueError
+            Where it has left before, nobody else would stay, or the method does not let clients go.
+        """
+        rules, v = self.algorithm, self.roles.mean_weights
+        if client in self.left:
+            raise ValueError(f"A client leaves once, client {client} has left this run.")
+        if not isinstance(rules, Leavable) or not rules.partial:
+            raise ValueError(f"{type(rules).__name__} has no rule by which a client leaves; use FedDR or FedAvg.")
+        if len(self.left) + 1 >= len(v):
+            raise ValueError(f"Somebody must stay, client {client} is the last one; end the run.")
+        file = self.entries[client].counted if client in self.entries else None
+        everybody = getattr(rules, "init", "lazy") == "lazy"  # also who has sent nothing yet
+        counted = self._table(file) if file is not None else self.initial if everybody else None
+        if counted is not None and not self._others(client, everybody):
+            raise ValueError(f"The mean needs somebody, and has client {client} alone; let it leave after a round.")
+        member = ClientWeights(float(v[client]), self.weights[client])
+        self.server = rules.leave(self.server, counted, member, self.prox)
+        for one in self.pending:
+            if one.client == client:
+                self._changes.pop(one.file, None)
+        self.pending = [one for one in self.pending if one.client != client]
+        self.entries.pop(client, None)
+        self.left.add(client)
+        self.commit()
+
+    def _others(self, client: int, everybody: bool) -> bool:
+        """Return whether the mean has others than this client."""
+        return everybody or any(entry.counted for other, entry in self.entries.items() if other != client)
+
     def step(self, order: Sequence[int] | None = None) -> None:
-        """Aggregate what has been accepted, in a shard in the order of arrival or in that of the clients given."""
+        """Aggregate what has been accepted, in a shard in the order of arrival or in that of the clients given.
+
+        Clients that are not among these, who are late from an earlier round, come last.
+        """
         pending = self.pending
         if order is not None:
             position = {client: k for k, client in enumerate(order)}
-            pending = sorted(pending, key=lambda one: position[one.client])
+            pending = sorted(pending, key=lambda one: position.get(one.client, len(position) + one.client))
         if pending:
             pending = sorted(pending, key=lambda one: self._shard(one.client))
             gathered = weighted_sum(self._read(one) for one in pending)
@@ -207,6 +250,7 @@ class Ledger:
             "step_sizes": steps.numbers(self.roles.algorithm),
             "words": self.words,
             "version": self.version,
+            "left": sorted(self.left),
             "clients": {str(client): entry for client, entry in self.entries.items()},
             "pending": self.pending,
             "counters": asdict(self.counters),
@@ -219,7 +263,7 @@ class Ledger:
         """Return how far the server's state is from what the table says, relative to its size: (INV)."""
         counted = {client: entry.counted for client, entry in self.entries.items() if entry.counted}
         weights = self.roles.mean_weights.tolist()
-        unheard = math.fsum(v for client, v in enumerate(weights) if client not in counted)
+        unheard = math.fsum(v for client, v in enumerate(weights) if client not in self.left.union(counted))
         total = tree.scale(unheard, tree.cast(self.initial, np.float64))
         for client, file in sorted(counted.items()):
             total = tree.axpy(weights[client], tree.cast(self._table(file), np.float64), total)
@@ -249,6 +293,7 @@ class Ledger:
         self.serial, self.version = serial, header["version"]
         self.server = tensors.restore(self.server, record.arrays)
         self.entries = {int(client): Entry(*entry) for client, entry in header["clients"].items()}
+        self.left = set(header.get("left", []))  # not there in ledgers of version 0.4
         self.pending = [Pending(*pending) for pending in header["pending"]]
         self.counters = Counters(**header["counters"])
         self._shelf.turn(files(self.entries.values(), self.pending))

@@ -195,7 +195,7 @@ class UploadHeader(Note):
     steps, error
         Gradients computed by the local solver, and its certified error or NaN.
     spent
-        What the site has spent of its privacy, in all runs (``private.SiteAccount``); 0 where it is not private.
+        What the site has spent of its privacy, in all runs (``private.SiteAccount``); 0 without privacy.
     """
 
     run: str

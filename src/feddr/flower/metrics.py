@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +40,8 @@ class MetricsWriter:
     ----------
     asked
         The metrics whose sums nodes are asked for, by name, with commas between them.
+    left
+        The clients that have left, whose metrics nobody waits for.
     """
 
     def __init__(
@@ -54,6 +56,7 @@ class MetricsWriter:
         self.history = History()
         self.reports: dict[int, dict[int, Metrics]] = {}
         problem = federation.evaluation if isinstance(federation.evaluation, Problem) else None
+        self.left: Container[int] = ()
         self._evaluator = None if problem is None else Evaluator(problem, dtype)
         chosen = choose(federation.metrics)
         self._own = None if self._evaluator is None else MetricSet(self._evaluator.problem, self._evaluator, chosen)
@@ -94,6 +97,10 @@ class MetricsWriter:
         self._model.save(x)
         return row
 
+    def save_model(self, xbar: Tree) -> None:
+        """Write the model, where it has changed since the newest row."""
+        self._model.save(tree.cast(xbar, self.dtype))
+
     def report(self, version: int, metrics: Metrics) -> Row | None:
         """Store a client's metrics, and return the row of this version once all clients have reported."""
         answers = site_metrics.read(metrics.sums, self.asked)
@@ -103,13 +110,15 @@ class MetricsWriter:
                 self._withheld(metrics.client, column, reason)
         reports = self.reports.setdefault(version, {})
         reports[metrics.client] = metrics
-        if len(reports) < len(self.weights):
+        members = [i for i in range(len(self.weights)) if i not in self.left]
+        if not reports.keys() >= set(members):
             return None
+        share = math.fsum(self.weights[i] for i in members)
         del self.reports[version]
-        sites = [site_metrics.read(one.sums, self.asked) for one in reports.values()]
+        sites = [site_metrics.read(reports[i].sums, self.asked) for i in members]
         for k, row in enumerate(self.history.rows):
             if row.round == version:
-                f = math.fsum(w * reports[i].loss for i, w in enumerate(self.weights))
+                f = math.fsum(self.weights[i] * reports[i].loss for i in members) / share
                 self.history.rows[k] = filled = dataclasses.replace(
                     row,
                     F=f + row.g,

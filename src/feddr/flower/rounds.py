@@ -7,6 +7,7 @@ from feddr.flower.deployment import Deployment
 
 def play(run: Deployment) -> None:
     """Run the remaining rounds or updates, from the state that the ledger has."""
+    run.let_go()
     while not finished(run):
         turn = next_turn(run)
         if isinstance(turn, Round):
@@ -29,6 +30,7 @@ def next_turn(run: Deployment) -> "Round | Arrivals":
     n, k = run.federation.clients, run.ledger.version + 1
     if k == 0:
         return Round(run, list(range(n)))  # the start-up round, in which everybody takes part
+    run.let_go()
     run.report()
     if isinstance(run.algorithm, Asynchronous):
         return Arrivals(run, run.algorithm.buffer)
@@ -40,8 +42,9 @@ class Round:
 
     It ends when all have answered, or at the deadline if enough have; until then those who fail are asked again. Who
     has not answered by then stays as it was: what it still sends is ignored, and its next task says to continue
-    from the update that the server has accepted. A round that was open when the server stopped continues with the
-    uploads that are in the ledger.
+    from the update that the server has accepted. With ``late="count"`` what it still sends counts in the round in
+    which it arrives, as in AsyncFedDR, whether its client is active there or not. A round that was open when the server
+    stopped continues with the uploads that are in the ledger.
     """
 
     def __init__(self, run: Deployment, active: list[int]) -> None:
@@ -55,19 +58,22 @@ class Round:
     def missing(self) -> list[int]:
         """The active clients that have not answered."""
         received = {one.client for one in self.run.ledger.pending}
-        return [i for i in self.active if i not in received]
+        return [i for i in self.active if i not in received | self.run.ledger.left]
 
     def look(self) -> bool:
         """Send tasks, process replies, and return whether the round has ended."""
         run = self.run
+        run.let_go()
         if run.send(self.missing) and self.opened is None:
             self.opened = run.clock.now()
         for _ in run.arrivals():
             pass  # they are in the ledger
         missing = len(self.missing)
-        if missing and not (self._late() and len(self.active) - missing >= self.enough):
+        received = sum(one.client in self.active for one in run.ledger.pending)
+        if missing and not (self._late() and received >= min(self.enough, missing + received)):
             return False
-        run.mailbox.forget(lambda sent: sent.kind == "train")
+        if run.settings.late == "drop":
+            run.mailbox.forget(lambda sent: sent.kind == "train")
         run.step(self.active)
         return True
 
@@ -91,6 +97,7 @@ class Arrivals:
     def look(self) -> bool:
         """Send tasks, process replies, and return whether the run has ended."""
         run = self.run
+        run.let_go()
         run.send(range(run.federation.clients))
         for i in run.arrivals(self.buffer):
             if finished(run):

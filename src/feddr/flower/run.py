@@ -115,6 +115,7 @@ def open_run(
         progress.say(f"client {client} tells no {metric}: {plain(reason)}")
 
     metrics = MetricsWriter(folder, federation, settings.dtype, ledger.weights, withheld)
+    metrics.left = ledger.left
     metrics.resume(ledger.version)
     services = Services(clock, mailbox, membership, journal, progress)
     return Deployment(federation, algorithm, sampling, settings, ledger, metrics, services)

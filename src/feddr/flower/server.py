@@ -31,6 +31,7 @@ def server_app(
     patience: float | None = None,
     folder: str | Path | None = None,
     stop_when: StopWhen | str | None = None,
+    late: str = "drop",
 ) -> ServerApp:
     """Return a Flower ServerApp that serves a run.
 
@@ -68,6 +69,9 @@ def server_app(
     stop_when
         When to end before the last round, as in ``simulate``: a time or bytes, or a metric that the federation's
         ``evaluation`` measures. What nodes measure arrives a little later than the round that it is about.
+    late
+        What becomes of answers that come after the deadline of their round: ``"drop"``, or ``"count"`` them in the
+        round in which they arrive, for ``FedDR(mean="all")``; until then their client is asked for nothing else.
 
     Notes
     -----
@@ -96,6 +100,7 @@ def server_app(
         patience,
         folder,
         None if stop_when is None else str(StopWhen.of(stop_when)),
+        late,
     )
     app = ServerApp()
 

@@ -22,6 +22,9 @@ T = TypeVar("T")
 FromContext: TypeAlias = T | Callable[[Context], T]
 """What a user gives: a value, or a function from Flower's context to it where it depends on the run config."""
 
+LATE = ("drop", "count")
+"""What may become of answers that come after the deadline of their round."""
+
 
 @dataclass(frozen=True)
 class Settings:
@@ -40,6 +43,7 @@ class Settings:
     patience: float | None = None
     folder: str | Path | None = None
     stop_when: str | None = None
+    late: str = "drop"
 
     def __post_init__(self) -> None:
         identity.check_name(self.name)
@@ -49,6 +53,8 @@ class Settings:
         if self.broadcast not in wire.FORMS:
             remedy = '; FedDR(download=feddr.compress.Rounded("float16")) rounds' if self.broadcast == "float16" else ""
             raise ValueError(f"broadcast must be one of {', '.join(wire.FORMS)}, got {self.broadcast!r}{remedy}.")
+        if self.late not in LATE:
+            raise ValueError(f"late must be one of {', '.join(LATE)}, got {self.late!r}.")
         for name in ("deadline", "max_distance", "ttl", "patience"):
             value = getattr(self, name)
             if value is not None and not 0 < value < float("inf"):
@@ -93,6 +99,11 @@ class Settings:
             raise ValueError(
                 f"{name} has no rounds that could have a deadline or a number of replies, got "
                 f"deadline={self.deadline}, min_replies={self.min_replies}; leave them out, or use FedDR."
+            )
+        if self.late == "count" and (asynchronous or self.deadline is None or getattr(algorithm, "mean", "") != "all"):
+            raise ValueError(
+                f'late="count" is for rounds of FedDR(mean="all") with a deadline, got {algorithm} and '
+                f"deadline={self.deadline}; other methods cannot use what was computed from an older model."
             )
         if self.min_replies is not None and self.deadline is None:
             raise ValueError(

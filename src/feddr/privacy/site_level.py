@@ -1,7 +1,7 @@
 """Site-level differential privacy: clip how far a site's model is from where it started, and add Gaussian noise."""
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import numpy as np
 
@@ -11,6 +11,20 @@ from feddr.validation import scalars
 
 Sees = Literal["uploads", "models"]
 """What an adversary sees: each upload with its sender, or the broadcast models alone."""
+
+
+class NormalNoise(Protocol):
+    """Where noise comes from: a generator of NumPy, or a site's own source.
+
+    Examples
+    --------
+    >>> source: NormalNoise = np.random.default_rng(0)
+    >>> source.standard_normal((2, 3)).shape
+    (2, 3)
+    """
+
+    def standard_normal(self, shape: Any, /) -> Any:
+        """Return an array of this shape of independent normal numbers with mean 0 and variance 1."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +85,7 @@ class SiteLevel:
         if self.sees not in ("uploads", "models"):
             raise ValueError(f'sees must be "uploads" or "models", got {self.sees!r}.')
 
-    def release(self, x: Tree, start: Tree, rng: np.random.Generator) -> Tree:
+    def release(self, x: Tree, start: Tree, rng: NormalNoise) -> Tree:
         """Return the model that the rules of the method may see in place of x.
 
         Parameters

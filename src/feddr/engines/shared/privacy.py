@@ -13,6 +13,7 @@ from feddr.checkpoint import encoding
 from feddr.local import LocalSolver, Solution, Subproblem
 from feddr.privacy import SiteLevel, epsilon_of_models, epsilon_of_uploads
 from feddr.privacy.accounting import check_models
+from feddr.privacy.site_level import NormalNoise
 from feddr.sampling import Sampling
 
 
@@ -47,7 +48,7 @@ def check(algorithm: Any, problem: HasRegulariser, sampling: Sampling, local: Lo
         check_models(sampling, weights)
 
 
-def released(rules: Any, local: LocalSolver, sub: Subproblem, solution: Solution, rng: np.random.Generator) -> Solution:
+def released(rules: Any, local: LocalSolver, sub: Subproblem, solution: Solution, rng: NormalNoise) -> Solution:
     """Return what the rules of a private method see of a solution: the released model, and nothing else of the data.
 
     Errors, curvatures and the steps of a solver that stops by itself depend on the data, too, and are left out.
