@@ -32,6 +32,7 @@ LAYERS = (
         "report",
         "tune",
         "reproduce",
+        "secure",
         "flower",
         "deploy",
         "plots.tune",
