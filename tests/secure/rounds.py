@@ -12,7 +12,7 @@ from feddr.secure.notes import Advertisement, Dealt, Revealed
 from feddr.secure.ring import Levels
 
 NAME = RoundName("hearts", "a1", 1, 1)
-STAGES = ("keys", "shares", "masked", "unmask")
+STAGES = ("keys", "shares", "masked", "agree", "unmask")
 
 
 @dataclass
@@ -50,12 +50,20 @@ class Round:
         for i in self.left(lost):
             site = self.sites[i].receive(self.server.partners, self.server.letters(i))
             self.sites[i], masked = SiteSession.from_dict(site.to_dict(), self.secure).mask(levels[i])
-            self.server.upload(i, self.keep(masked))
+            self.server.upload(i, self.keep(masked), self.sites[i].sign_partners(self.identities[i]))
+        self.server.close()
+
+    def agree(self, lost: Collection[int] = ()) -> None:
+        for i in self.left(lost):
+            self.sites[i], signature = self.sites[i].agree(
+                self.server.survivors, self.server.signed, self.identities[i]
+            )
+            self.server.agree(i, signature)
         self.server.close()
 
     def unmask(self, lost: Collection[int] = ()) -> None:
         for i in self.left(lost):
-            self.sites[i], revealed = self.sites[i].reveal(self.server.survivors)
+            self.sites[i], revealed = self.sites[i].reveal(self.server.agreed)
             self.server.reveal(i, Revealed.read(self.keep(revealed.to_dict())))
 
     def play(self, levels: Mapping[int, Levels], lost: Mapping[str, Collection[int]] | None = None) -> Levels:
@@ -64,6 +72,7 @@ class Round:
         self.keys(gone.get("keys", ()))
         self.shares(gone.get("shares", ()))
         self.masked(levels, gone.get("masked", ()))
+        self.agree(gone.get("agree", ()))
         self.unmask(gone.get("unmask", ()))
         return self.server.total()
 

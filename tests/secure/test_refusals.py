@@ -27,10 +27,12 @@ def until(stage: str, size: int = 5) -> Round:
     """Return a round in which this stage comes next."""
     played = Round(SECURE, size)
     played.keys()
-    if stage in ("masked", "unmask"):
+    if stage in ("masked", "agree", "unmask"):
         played.shares()
-    if stage == "unmask":
+    if stage in ("agree", "unmask"):
         played.masked(LEVELS, lost=(4,))
+    if stage == "unmask":
+        played.agree()
     return played
 
 
@@ -119,25 +121,57 @@ def test_a_site_masks_once() -> None:
     refused("replayed", lambda: site.mask(LEVELS[0] + 1))
 
 
-def test_a_site_reveals_for_one_sum_and_never_both_shares_of_another() -> None:
+def test_a_site_agrees_to_one_sum() -> None:
+    played = until("agree")
+    site, signed, identity = played.sites[0], played.server.signed, played.identities[0]
+    agreed, signature = site.agree((0, 1, 2, 3), signed, identity)
+    assert agreed.agree((0, 1, 2, 3), signed, identity) == (agreed, signature)
+    three = {i: signed[i] for i in (0, 1, 2)}
+    refused("replayed", lambda: agreed.agree((0, 1, 2), three, identity))
+    assert site.agree((0, 1, 2), three, identity)[0].survivors == (0, 1, 2)
+    refused("too-few", lambda: site.agree((0, 1), {i: signed[i] for i in (0, 1)}, identity))
+    refused("malformed", lambda: site.agree((1, 2, 3), {i: signed[i] for i in (1, 2, 3)}, identity))
+    refused("malformed", lambda: site.agree((0, 1, 2, 9), {**three, 9: signed[3]}, identity))
+    refused("malformed", lambda: site.agree((0, 1, 2, 3), three, identity))
+    refused("malformed", lambda: until("masked").sites[0].agree((0, 1, 2), three, identity))
+
+
+def test_a_site_agrees_only_where_all_have_the_partners_that_it_has() -> None:
+    """A server that shows one site few partners, and the others that these are lost, would take all its masks off."""
+    played = until("masked")
+    server = played.server
+    alone = played.sites[0].receive((0, 1, 2), {j: server.letters(0)[j] for j in (1, 2)})
+    alone, _ = alone.mask(LEVELS[0])
+    signed = {0: alone.sign_partners(played.identities[0])}
+    for i in (3, 4):
+        played.sites[i], _ = played.sites[i].receive(server.partners, server.letters(i)).mask(LEVELS[i])
+        signed[i] = played.sites[i].sign_partners(played.identities[i])
+    refused("changed-key", lambda: played.sites[3].agree((0, 3, 4), signed, played.identities[3]))
+    refused("malformed", lambda: alone.agree((0, 3, 4), signed, played.identities[0]))
+
+
+def test_a_site_reveals_for_the_sum_that_enough_have_agreed_to_and_never_both_shares_of_another() -> None:
     played = until("unmask")
-    site = played.sites[0]
-    site, revealed = site.reveal((0, 1, 2, 3))
+    site, agreed = played.sites[0], played.server.agreed
+    site, revealed = site.reveal(agreed)
     assert (sorted(revealed.seeds), sorted(revealed.secrets)) == ([0, 1, 2, 3], [4])
-    assert site.reveal((0, 1, 2, 3))[1] == revealed
-    for survivors in ((0, 1, 2, 3, 4), (0, 1, 2), (0, 2, 3)):
-        refused("replayed", lambda survivors=survivors: site.reveal(survivors))  # type: ignore[misc]
-    fresh = played.sites[1]
-    refused("too-few", lambda: fresh.reveal((0, 1)))
-    refused("malformed", lambda: fresh.reveal((0, 2, 3)))
-    refused("malformed", lambda: fresh.reveal((0, 1, 2, 9)))
-    refused("malformed", lambda: until("masked").sites[0].reveal((0, 1, 2)))
+    assert site.reveal(agreed)[1] == revealed
+    refused("too-few", lambda: site.reveal({i: agreed[i] for i in (0, 1)}))
+    refused("too-few", lambda: site.reveal(dict.fromkeys((0, 1, 4), agreed[0])))
+    refused("changed-key", lambda: site.reveal(dict.fromkeys((0, 1, 2), agreed[0])))
+    refused("malformed", lambda: until("agree").sites[0].reveal(agreed))
+    other = until("agree")
+    three, signed = (0, 1, 2), {i: other.server.signed[i] for i in (0, 1, 2)}
+    one, _ = other.sites[0].agree(three, signed, other.identities[0])
+    whole = {i: other.sites[i].agree((0, 1, 2, 3), other.server.signed, other.identities[i])[1] for i in (1, 2)}
+    own = one.agree(three, signed, other.identities[0])[1]
+    refused("changed-key", lambda: one.reveal({0: own, **whole}))
 
 
 def test_a_share_that_was_not_dealt_is_refused_and_the_right_one_counts() -> None:
     played = until("unmask")
     server = played.server
-    _, right = played.sites[0].reveal(server.survivors)
+    _, right = played.sites[0].reveal(server.agreed)
     seed, secret = right.seeds[1], right.secrets[4]
     wrong = bytes([seed[0]]) + bytes([seed[1]]) + seed[2:-1] + bytes([seed[-1] ^ 1])
     refused("wrong-share", lambda: server.reveal(0, Revealed({**right.seeds, 1: wrong}, right.secrets)))
@@ -150,7 +184,7 @@ def test_a_share_that_was_not_dealt_is_refused_and_the_right_one_counts() -> Non
     refused("replayed", lambda: server.reveal(4, right))
     played.sites.pop(0)
     for i in (1, 2):
-        server.reveal(i, played.sites[i].reveal(server.survivors)[1])
+        server.reveal(i, played.sites[i].reveal(server.agreed)[1])
     np.testing.assert_array_equal(server.total(), sum(LEVELS[i] for i in range(4)))
 
 
@@ -166,6 +200,7 @@ def test_a_dealer_whose_shares_make_another_secret_is_found_out(which: int) -> N
     played.shares()
     played.sites[liar] = dataclasses.replace(played.sites[liar], secrets=site.secrets)
     played.masked(LEVELS, lost=(4,))
+    played.agree()
     played.unmask()
     with pytest.raises(ProtocolError, match=f"client {liar}'s"):
         played.server.total()
@@ -176,18 +211,21 @@ def test_the_server_takes_one_answer_of_each_stage_from_those_it_asked() -> None
     site = played.sites[0].receive(played.server.partners, played.server.letters(0))
     _, masked = site.mask(LEVELS[0])
     server = played.server
-    refused("malformed", lambda: server.upload(0, masked.astype(np.uint64)))
-    server.upload(0, masked)
-    refused("replayed", lambda: server.upload(0, masked))
-    refused("malformed", lambda: server.upload(1, masked[:-1]))
-    refused("replayed", lambda: server.upload(9, masked))
+    signature = site.sign_partners(played.identities[0])
+    refused("malformed", lambda: server.upload(0, masked.astype(np.uint64), signature))
+    refused("changed-key", lambda: server.upload(0, masked, bytes(64)))
+    server.upload(0, masked, signature)
+    refused("replayed", lambda: server.upload(0, masked, signature))
+    refused("malformed", lambda: server.upload(1, masked[:-1], signature))
+    refused("replayed", lambda: server.upload(9, masked, signature))
+    refused("replayed", lambda: server.agree(0, signature))
     refused("replayed", lambda: server.advertise(1, played.server.roster[1]))
 
 
 def test_what_travels_is_read_back_and_anything_else_is_refused() -> None:
     played = until("unmask")
     site = played.sites[0]
-    dealt, revealed = site.dealt, site.reveal(played.server.survivors)[1]
+    dealt, revealed = site.dealt, site.reveal(played.server.agreed)[1]
     assert dealt is not None
     readers: list[tuple[Any, Any]] = [(Advertisement, site.own), (Dealt, dealt), (Revealed, revealed)]
     for kind, note in readers:

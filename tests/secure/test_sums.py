@@ -22,7 +22,7 @@ FIVE = vectors(5, SECURE.fixed_point().largest)
 def test_sums_are_exact_with_none_one_and_as_many_lost_as_may_be(stage: str, lost: tuple[int, ...]) -> None:
     played = Round(SECURE, 5)
     total = played.play(FIVE, {stage: lost})
-    counted = [i for i in range(5) if i not in lost or stage == "unmask"]
+    counted = [i for i in range(5) if i not in lost or stage in ("agree", "unmask")]
     np.testing.assert_array_equal(total, sum(FIVE[i] for i in counted))
     assert played.server.survivors == tuple(counted)
 
@@ -38,7 +38,7 @@ def test_sums_are_exact_whoever_is_lost_at_whatever_stage(data: st.DataObject) -
     stages = {client: data.draw(st.sampled_from([*STAGES, "never"])) for client in order}
     lost = {stage: [i for i, when in stages.items() if when == stage] for stage in STAGES}
     total = Round(secure, size).play(levels, lost)
-    counted = [i for i in range(size) if stages.get(i, "never") in ("unmask", "never")]
+    counted = [i for i in range(size) if stages.get(i, "never") in ("agree", "unmask", "never")]
     np.testing.assert_array_equal(total, sum(levels[i] for i in counted))
 
 

@@ -44,12 +44,13 @@ from feddr.engines.shared.errors import inaccurate, warn_inaccurate
 from feddr.engines.shared.evaluation import Evaluator
 from feddr.engines.shared.plain_clients import PlainClients
 from feddr.engines.shared.randomness import client_rng, upload_draw
-from feddr.flower import compressed, identity, messages, steps, wire
+from feddr.flower import compressed, identity, messages, secure_site, steps, wire
 from feddr.flower.messages import Checkup, Hello, Metrics, Presence, TableQuestion, TaskHeader, UploadHeader, Working
 from feddr.flower.settings import FromContext, from_context
 from feddr.flower.shared_table import TableProblem, answer, own_problem
-from feddr.local import LocalSolver
+from feddr.local import LocalSolver, Solution
 from feddr.problem import Problem
+from feddr.secure import SecureAggregation
 from feddr.storage import lock, tensors
 from feddr.tree import Tree
 from feddr.xla import compilation_cache
@@ -62,6 +63,7 @@ def client_app(
     *,
     folder: str | Path | None = None,
     mods: Sequence[Mod] = (),
+    secure: FromContext[SecureAggregation | None] = None,
 ) -> ClientApp:
     """Return a Flower ClientApp for one client.
 
@@ -82,6 +84,9 @@ def client_app(
     mods
         Flower mods around the client's work, such as ``LocalDpMod``; those that read arrays need the server to
         broadcast ``"dense"``, and an algorithm without compression.
+    secure
+        The server's, for secure rounds (docs/SECURE.md), or a function from Flower's context to it. The client then
+        takes part in those alone: it sends nothing of its own that the server could read.
 
     Examples
     --------
@@ -96,9 +101,10 @@ def client_app(
     app = ClientApp()
 
     def node(context: Context, preparation: str = "") -> Node:
-        return Node.open(
+        node = Node.open(
             problem, from_context(algorithm, context), from_context(local, context), folder, context, preparation
         )
+        return dataclasses.replace(node, secure=from_context(secure, context))
 
     @app.query()
     def hello(message: Message, context: Context) -> Message:
@@ -113,6 +119,15 @@ def client_app(
     @app.query("checkup")
     def checkup(message: Message, context: Context) -> Message:
         return Message(node(context).checkup(Checkup.read(message.content)).content(), reply_to=message)
+
+    @app.query("secure")
+    def protocol(message: Message, context: Context) -> Message:
+        return Message(secure_site.answer(node(context), message.content), reply_to=message)
+
+    @app.train("secure", mods=list(mods))
+    def masked(message: Message, context: Context) -> Message:
+        preparation = TaskHeader.read(message.content).preparation
+        return Message(secure_site.answer(node(context, preparation), message.content), reply_to=message)
 
     @app.train(mods=list(mods))
     def train(message: Message, context: Context) -> Message:
@@ -145,6 +160,7 @@ class Node:
     algorithm: Deployable
     local: LocalSolver
     root: Path
+    secure: SecureAggregation | None = None
 
     @cached_property
     def problem(self) -> ProblemLike:
@@ -196,28 +212,23 @@ class Node:
 
     def checkup(self, checkup: Checkup) -> Working:
         """Answer whether a process of this client is at work."""
-        return Working(checkup.run, self.client, lock.is_locked(self._folder(checkup.run)))
+        return Working(checkup.run, self.client, lock.is_locked(self.folder(checkup.run)))
 
     def train(self, task: TaskHeader, arrays: Any) -> tuple[UploadHeader, ArrayRecord]:
         """Do the client's update, and write its state to disk; return what the server is to count, or the way to it."""
+        self.check_plain()
         dtype = precisions.of(task.precision)
-        rules: Any = self._rules(task)
+        rules: Any = self.rules(task)
         compressor, encoded = getattr(rules, "upload", None), list[bytes]()
         if compressor is not None:
             rules = dataclasses.replace(rules, upload=compressed.recording(compressor, encoded))
         x0 = tree.cast(self.problem.init, dtype)
-        message = self._read(arrays, x0, dtype, rules)
-        folder = self._folder(task.run)
+        message = self.read(arrays, x0, dtype, rules)
+        folder = self.folder(task.run)
         with lock.locked(folder):
             states = tensors.Generations(folder / "state")
             kept = self._choose(states, task, x0, message, rules)
-            sub = rules.subproblem(kept.state, message)
-            rng = client_rng(task.seed, self.client, kept.number)
-            solution = self._solver(dtype)(0, sub, rng, task.round, task.probability)
-            if inaccurate(solution):
-                warn_inaccurate(solution, self.client, task.round, self.local, rules)
-            solution = solution._replace(draw=upload_draw(task.seed, self.client, kept.number))
-            state, _ = rules.finish(kept.state, message, sub, solution)
+            state, solution = self.solved(rules, kept.state, message, task, kept.number)
             number = kept.number + 1
             states.save(number, {"uid": task.uid, "number": number}, tensors.flatten(state))
         upload = UploadHeader(
@@ -236,9 +247,22 @@ class Node:
             return upload, compressed.encode(encoded)
         return upload, wire.encode(rules.absolute_upload(state, solution.x), dtype)
 
+    def solved(
+        self, rules: Deployable, state: Any, message: Tree, task: TaskHeader, number: int
+    ) -> tuple[Any, Solution]:
+        """Return the client's state after its next update, and the solution of its subproblem."""
+        sub = rules.subproblem(state, message)
+        rng = client_rng(task.seed, self.client, number)
+        solution = self._solver(precisions.of(task.precision))(0, sub, rng, task.round, task.probability)
+        if inaccurate(solution):
+            warn_inaccurate(solution, self.client, task.round, self.local, rules)
+        solution = solution._replace(draw=upload_draw(task.seed, self.client, number))
+        return rules.finish(state, message, sub, solution)[0], solution
+
     def evaluate(self, task: TaskHeader, arrays: Any) -> Metrics:
         """Return the means over this client's samples at xbar."""
-        self._rules(task)
+        self.check_plain()
+        self.rules(task)
         dtype = precisions.of(task.precision)
         xbar = wire.decode(arrays, tree.cast(self.problem.init, dtype), dtype, sent_by_server=True)
         metrics, test = self._metrics(xbar, dtype), self.problem.data.test
@@ -253,10 +277,20 @@ class Node:
             test_samples=0 if test is None else test.num_samples,
         )
 
-    def _folder(self, run: str) -> Path:
+    def check_plain(self) -> None:
+        """Refuse a task whose answer the server could read, where this client takes part in secure rounds."""
+        if self.secure is not None:
+            raise ValueError(
+                f"This site takes part in secure rounds only, with {self.secure}, and was asked for what the server "
+                "can read; give the server app the same, or this one none."
+            )
+
+    def folder(self, run: str) -> Path:
+        """Return the folder of this client in a run."""
         return self.root / "node" / run / f"client-{self.client}"
 
-    def _read(self, arrays: Any, x0: Tree, dtype: np.dtype[Any], rules: Deployable) -> Tree:
+    def read(self, arrays: Any, x0: Tree, dtype: np.dtype[Any], rules: Deployable) -> Tree:
+        """Return the broadcast of a task."""
         template = tree.cast(rules.broadcast(rules.server(x0)), dtype)
         download = getattr(rules, "download", None)
         if download is not None:
@@ -296,11 +330,11 @@ class Node:
         number = task.accepted if task.accepted in own else max(own, default=0)
         return lost if number < task.accepted else Kept(tensors.restore(fresh, own[number]), number)
 
-    def _rules(self, task: TaskHeader) -> Deployable:
+    def rules(self, task: TaskHeader) -> Deployable:
         """Return the algorithm with this client's step sizes, if the task is for this node."""
         if task.client != self.client:
             raise ValueError(f"This node is client {self.client}, the task is for client {task.client}.")
-        if task.rules != identity.rules(self.algorithm, task.precision, self.problem.init):
+        if task.rules != identity.rules(self.algorithm, task.precision, self.problem.init, self.secure):
             raise ValueError(
                 f"Server and node must have the same algorithm and the same start, this node has {self.algorithm} and "
                 "a start of its own; give both apps the same algorithm, and problems with the server's init."

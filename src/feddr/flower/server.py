@@ -1,5 +1,6 @@
 """``server_app``: the server's side of a deployment, as a Flower ServerApp."""
 
+from dataclasses import replace
 from pathlib import Path
 
 from flwr.app import Context
@@ -11,6 +12,7 @@ from feddr.flower.federation import Federation
 from feddr.flower.run import serve
 from feddr.flower.settings import FromContext, Settings, from_context
 from feddr.sampling import Full, Sampling
+from feddr.secure import SecureAggregation
 
 
 def server_app(
@@ -31,6 +33,7 @@ def server_app(
     patience: float | None = None,
     folder: str | Path | None = None,
     stop_when: StopWhen | str | None = None,
+    secure: FromContext[SecureAggregation | None] = None,
 ) -> ServerApp:
     """Return a Flower ServerApp that serves a run.
 
@@ -68,6 +71,10 @@ def server_app(
     stop_when
         When to end before the last round, as in ``simulate``: a time or bytes, or a metric that the federation's
         ``evaluation`` measures. What nodes measure arrives a little later than the round that it is about.
+    secure
+        ``feddr.secure.SecureAggregation``, or a function from Flower's context to it: the server learns the weighted
+        sum of the sites' changes and no site's own (docs/SECURE.md). The nodes need the same. A ``deadline`` is then
+        that of each of the five stages of a round.
 
     Notes
     -----
@@ -101,7 +108,7 @@ def server_app(
 
     @app.main()
     def main(grid: Grid, context: Context) -> None:
-        chosen = settings.overridden(context.run_config)
+        chosen = replace(settings.overridden(context.run_config), secure=from_context(secure, context))
         scheme = Full() if sampling is None else from_context(sampling, context)
         serve(grid, from_context(federation, context), from_context(algorithm, context), scheme, chosen)
 

@@ -14,6 +14,7 @@ from feddr import precision as precisions
 from feddr.algorithms import Algorithm, Asynchronous
 from feddr.early_stopping import StopWhen
 from feddr.flower import identity, wire
+from feddr.secure import SecureAggregation
 from feddr.validation import scalars
 
 PREFIX = "feddr."
@@ -40,6 +41,7 @@ class Settings:
     patience: float | None = None
     folder: str | Path | None = None
     stop_when: str | None = None
+    secure: SecureAggregation | None = None
 
     def __post_init__(self) -> None:
         identity.check_name(self.name)
@@ -74,7 +76,7 @@ class Settings:
 
     def overridden(self, config: Mapping[str, Any]) -> "Settings":
         """Return the settings with those of a run config in their place; there, 0 and "" stand for None."""
-        fields = {field.name.replace("_", "-"): field for field in dataclasses.fields(self)}
+        fields = {field.name.replace("_", "-"): field for field in dataclasses.fields(self) if field.name != "secure"}
         changes: dict[str, Any] = {}
         for key, value in config.items():
             if not key.startswith(PREFIX):

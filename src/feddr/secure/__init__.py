@@ -19,7 +19,8 @@ A round of four sites, of which the last is lost when its shares are dealt::
     >>> import numpy as np
     >>> from feddr.secure.keys import RoundName, SiteIdentity
     >>> secure, name = SecureAggregation(threshold=3), RoundName("hearts", "a1", round=1, serial=1)
-    >>> sites = [SiteSession.begin(name, i, secure, SiteIdentity.new()) for i in range(4)]
+    >>> identities = [SiteIdentity.new() for _ in range(4)]
+    >>> sites = [SiteSession.begin(name, i, secure, identities[i]) for i in range(4)]
     >>> server = ServerSession(name, secure)
     >>> for site in sites:
     ...     server.advertise(site.client, site.own)
@@ -31,10 +32,14 @@ A round of four sites, of which the last is lost when its shares are dealt::
     >>> sites = [site.receive(server.partners, server.letters(site.client)) for site in sites[:3]]
     >>> for k, site in enumerate(sites):
     ...     sites[k], masked = site.mask(np.array([k, -10]))
-    ...     server.upload(site.client, masked)
+    ...     server.upload(site.client, masked, site.sign_partners(identities[k]))
+    >>> server.close()
+    >>> for k, site in enumerate(sites):
+    ...     sites[k], signature = site.agree(server.survivors, server.signed, identities[k])
+    ...     server.agree(site.client, signature)
     >>> server.close()
     >>> for site in sites:
-    ...     server.reveal(site.client, site.reveal(server.survivors)[1])
+    ...     server.reveal(site.client, site.reveal(server.agreed)[1])
     >>> server.total().tolist()
     [3, -30]
 

@@ -167,6 +167,44 @@ def pinned(pins: dict[int, bytes], advertisements: list[Advertisement], listed: 
     return after
 
 
+def partners_text(name: RoundName, partners: tuple[int, ...]) -> bytes:
+    """Return what a site signs with its masked vector: with whose masks it is masked.
+
+    Examples
+    --------
+    >>> partners_text(RoundName("hearts", "a1", 3, 17), (0, 2))[-19:]
+    b' "partners", "0 2"]'
+    """
+    return name.info("partners", _listed(partners))
+
+
+def sum_text(name: RoundName, partners: tuple[int, ...], survivors: tuple[int, ...]) -> bytes:
+    """Return what a site signs when it agrees to a sum: over whom, and with whose masks.
+
+    Examples
+    --------
+    >>> sum_text(RoundName("hearts", "a1", 3, 17), (0, 1, 2), (0, 2))[-23:]
+    b' "sum", "0 1 2", "0 2"]'
+    """
+    return name.info("sum", _listed(partners), _listed(survivors))
+
+
+def _listed(clients: tuple[int, ...]) -> str:
+    return " ".join(map(str, clients))
+
+
+def signatures(value: Any) -> dict[int, bytes]:
+    """Return signatures by client that have travelled; ProtocolError where they are none.
+
+    Examples
+    --------
+    >>> signatures({"1": "00"})
+    Traceback (most recent call last):
+    feddr.secure.refusal.ProtocolError: malformed: a field must be 64 bytes in hexadecimal digits
+    """
+    return {j: encoding.blob(one, keys.SIGNATURE) for j, one in encoding.by_client(value).items()}
+
+
 def share_infos(name: RoundName, dealer: int, holder: int) -> tuple[bytes, ...]:
     """Return what the digests of the two shares are bound to, which a dealer has made for a holder.
 

@@ -6,13 +6,13 @@ import numpy as np
 
 from feddr.secure import encoding, keys, shares
 from feddr.secure.keys import RoundName
-from feddr.secure.notes import Advertisement, Dealt, Revealed, pinned, share_infos
+from feddr.secure.notes import Advertisement, Dealt, Revealed, partners_text, pinned, share_infos, sum_text
 from feddr.secure.refusal import ProtocolError
 from feddr.secure.ring import Levels, Residues, Ring
 from feddr.secure.settings import SecureAggregation
 from feddr.secure.site import pair_seed
 
-STAGES = ("keys", "shares", "masked", "unmask")
+STAGES = ("keys", "shares", "masked", "agree", "unmask")
 """What a site is asked for, one after the other."""
 
 
@@ -32,7 +32,7 @@ class ServerSession:
     Attributes
     ----------
     stage
-        What sites are asked for now: ``"keys"``, ``"shares"``, ``"masked"`` or ``"unmask"``.
+        What sites are asked for now: one of ``STAGES``.
 
     Examples
     --------
@@ -45,6 +45,8 @@ class ServerSession:
         self.advertised: dict[int, Advertisement] = {}
         self.dealt: dict[int, Dealt] = {}
         self.uploads: dict[int, Residues] = {}
+        self.signed: dict[int, bytes] = {}
+        self.agreed: dict[int, bytes] = {}
         self.revealed: dict[int, Revealed] = {}
         self.roster: list[Advertisement] = []
         self.partners: tuple[int, ...] = ()
@@ -58,14 +60,15 @@ class ServerSession:
     @property
     def answered(self) -> set[int]:
         """The clients that have answered at this stage."""
-        kept = (self.advertised, self.dealt, self.uploads, self.revealed)
+        kept = (self.advertised, self.dealt, self.uploads, self.agreed, self.revealed)
         return set(kept[STAGES.index(self.stage)])
 
     @property
     def asked(self) -> tuple[int, ...]:
         """The clients that may answer at this stage; at the first anybody may."""
         members = tuple(one.client for one in self.roster)
-        return {"keys": (), "shares": members, "masked": self.partners, "unmask": self.survivors}[self.stage]
+        last = tuple(sorted(self.agreed))
+        return dict(zip(STAGES, ((), members, self.partners, self.survivors, last), strict=True))[self.stage]
 
     def advertise(self, client: int, own: Advertisement) -> None:
         """Take the keys of a site."""
@@ -84,11 +87,19 @@ class ServerSession:
         """Return the encrypted shares for a site, by the partners that they come from."""
         return {j: self.dealt[j].sealed[client] for j in self.partners if j != client}
 
-    def upload(self, client: int, masked: Residues) -> None:
-        """Take a masked vector."""
+    def upload(self, client: int, masked: Residues, signature: bytes) -> None:
+        """Take a masked vector, and the signature under its partners."""
         length = {len(one) for one in self.uploads.values()} or {len(masked)}
         self._expect("masked", client, masked.dtype == self.ring.dtype and {len(masked)} == length)
-        self.uploads[client] = masked
+        keys.verify(self.advertised[client].identity, signature, partners_text(self.name, self.partners))
+        self.uploads[client], self.signed[client] = masked, signature
+
+    def agree(self, client: int, signature: bytes) -> None:
+        """Take a site's signature under the sum."""
+        self._expect("agree", client, True)
+        text = sum_text(self.name, self.partners, self.survivors)
+        keys.verify(self.advertised[client].identity, signature, text)
+        self.agreed[client] = signature
 
     def reveal(self, client: int, revealed: Revealed) -> None:
         """Take the shares that a site tells at the end, if they are those that it was dealt."""
@@ -174,9 +185,8 @@ class ServerSession:
         count = len(encoding.clients(list(answered)))
         if self.stage == "keys":
             self.secure.check_group(count)
-        elif self.stage != "unmask":
+        elif self.stage in ("shares", "masked"):
             self.secure.check_sum(count)
         elif count < self.secure.threshold:
-            raise ProtocolError(
-                "too-few", f"{self.secure.threshold} sites must tell their shares for a sum, {count} have"
-            )
+            what = "agree to a sum" if self.stage == "agree" else "tell their shares for a sum"
+            raise ProtocolError("too-few", f"{self.secure.threshold} sites must {what}, {count} have")

@@ -12,7 +12,7 @@ from typing import Any
 
 from feddr.secure import encoding, keys, shares
 from feddr.secure.keys import RoundName, SiteIdentity
-from feddr.secure.notes import SECRETS, Advertisement, Dealt, Revealed, pinned, share_infos
+from feddr.secure.notes import SECRETS, Advertisement, Dealt, Revealed, partners_text, pinned, share_infos, sum_text
 from feddr.secure.refusal import ProtocolError
 from feddr.secure.ring import SEED, Levels, Residues
 from feddr.secure.settings import SecureAggregation
@@ -46,7 +46,9 @@ class SiteSession:
     masked
         Whether it has masked a vector; it does so once.
     survivors
-        The sites whose seeds it has helped to reveal; it does so once.
+        The sites that it has agreed to a sum over; it does so once.
+    revealed
+        Whether it has told its shares for that sum.
 
     Examples
     --------
@@ -63,6 +65,7 @@ class SiteSession:
     inbox: dict[int, tuple[bytes, ...]] = field(default_factory=dict, repr=False)
     masked: bool = False
     survivors: tuple[int, ...] = ()
+    revealed: bool = False
 
     @classmethod
     def begin(cls, name: RoundName, client: int, secure: SecureAggregation, identity: SiteIdentity) -> "SiteSession":
@@ -135,6 +138,10 @@ class SiteSession:
                 inbox[one.client] = (text[:first], text[first:])
         return dataclasses.replace(self, partners=partners, inbox=inbox)
 
+    def sign_partners(self, identity: SiteIdentity) -> bytes:
+        """Return the signature that goes with the masked vector: that the partners are those of this site."""
+        return identity.sign(partners_text(self.name, self.partners))
+
     def mask(self, levels: Levels) -> tuple["SiteSession", Residues]:
         """Return the vector under the site's own mask and those of all pairs; it does so once in a round."""
         if not self.partners or self.masked:
@@ -148,18 +155,57 @@ class SiteSession:
                 masked = masked + mask if self.client < one.client else masked - mask
         return dataclasses.replace(self, masked=True), masked
 
-    def reveal(self, survivors: tuple[int, ...]) -> tuple["SiteSession", Revealed]:
-        """Return what the server needs for the sum over the survivors, and for no other sum."""
+    def agree(
+        self, survivors: tuple[int, ...], signed: dict[int, bytes], identity: SiteIdentity
+    ) -> tuple["SiteSession", bytes]:
+        """Agree to a sum, once in a round, if all in it were masked with the same partners.
+
+        Without this a server could tell each site of other partners and survivors, until the masks of one cancel.
+
+        Parameters
+        ----------
+        survivors
+            The sites in the sum.
+        signed
+            What each of them has signed with its vector, ``sign_partners``.
+
+        Returns
+        -------
+        The next state, and the signature under the sum.
+        """
         if not self.masked:
-            raise ProtocolError("malformed", "shares are asked for before this site has masked anything")
+            raise ProtocolError("malformed", "a sum is asked for before this site has masked anything")
         if self.survivors and survivors != self.survivors:
-            raise ProtocolError("replayed", "this site has revealed its shares for another sum of this round")
+            raise ProtocolError("replayed", "this site has agreed to another sum of this round")
         self.secure.check_sum(len(survivors))
-        if not {self.client} <= set(survivors) <= set(self.partners):
-            raise ProtocolError("malformed", "the survivors must be partners, and this site among them")
-        seeds = {j: self.inbox[j][0] for j in survivors}
-        others = {j: self.inbox[j][1] for j in self.partners if j not in survivors}
-        return dataclasses.replace(self, survivors=survivors), Revealed(seeds, others)
+        if not {self.client} <= set(survivors) <= set(self.partners) or set(signed) != set(survivors):
+            raise ProtocolError("malformed", "the survivors must be partners, this site and a signature of each")
+        self._verify(signed, partners_text(self.name, self.partners))
+        agreed = dataclasses.replace(self, survivors=survivors)
+        return agreed, identity.sign(sum_text(self.name, self.partners, survivors))
+
+    def reveal(self, signed: dict[int, bytes]) -> tuple["SiteSession", Revealed]:
+        """Return what the server needs for the sum that was agreed to, and for no other sum.
+
+        Parameters
+        ----------
+        signed
+            What sites have signed when they agreed: as many as the threshold, so that there is no second such sum.
+        """
+        if not self.survivors:
+            raise ProtocolError("malformed", "shares are asked for before this site has agreed to a sum")
+        if not set(signed) <= set(self.survivors) or len(signed) < self.secure.threshold:
+            raise ProtocolError("too-few", f"{self.secure.threshold} survivors must have agreed to a sum")
+        self._verify(signed, sum_text(self.name, self.partners, self.survivors))
+        seeds = {j: self.inbox[j][0] for j in self.survivors}
+        others = {j: self.inbox[j][1] for j in self.partners if j not in self.survivors}
+        return dataclasses.replace(self, revealed=True), Revealed(seeds, others)
+
+    def _verify(self, signed: dict[int, bytes], text: bytes) -> None:
+        """Refuse signatures that are not those of sites of this round under the same text."""
+        identities = {one.client: one.identity for one in self.roster}
+        for client, signature in signed.items():
+            keys.verify(identities[client], signature, text)
 
     def _shares(self, count: int) -> list[tuple[bytes, ...]]:
         """Return two shares for each site: of the seed, and of the private key of pairwise masks."""
@@ -182,6 +228,7 @@ class SiteSession:
             "inbox": encoding.plain(self.inbox),
             "masked": self.masked,
             "survivors": list(self.survivors),
+            "revealed": self.revealed,
         }
 
     @classmethod
@@ -198,6 +245,7 @@ class SiteSession:
             {int(j): tuple(bytes.fromhex(one) for one in pair) for j, pair in value["inbox"].items()},
             value["masked"],
             tuple(value["survivors"]),
+            value["revealed"],
         )
 
 
