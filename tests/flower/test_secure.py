@@ -15,7 +15,7 @@ from feddr.flower.secure_ledger import TOTAL
 from feddr.flower.secure_site import LEVELS
 from feddr.secure import SecureAggregation
 from feddr.secure.server import STAGES
-from feddr.storage import tensors
+from feddr.storage import atomic, tensors
 from tests.flower.fake_grid import FakeGrid, FakeNode, Fate
 from tests.flower.federations import app_for, deploy, distance, events, federation_of, populated, xbar_of
 from tests.flower.secure_federations import (
@@ -138,11 +138,16 @@ def test_a_server_that_is_killed_begins_the_round_again(tmp_path: Path) -> None:
         is_balanced(folder)
 
 
-def test_a_site_that_has_lost_its_state_makes_all_join_again(tmp_path: Path) -> None:
+@pytest.mark.parametrize("whose", ["gone", "of a round that was not counted"])
+def test_a_site_that_has_lost_its_state_makes_all_join_again(tmp_path: Path, whose: str) -> None:
+    """So does one whose state has the right number and comes from another round, as after a copy was put back."""
     grid = FakeGrid()
     run(grid, tmp_path, JOINING, rounds=2)
-    for path in (site_folder(tmp_path, 3) / "state").iterdir():
+    for path in list((site_folder(tmp_path, 3) / "state").iterdir()):
+        record = tensors.read(path)
         path.unlink()
+        if whose != "gone":
+            atomic.write(path, tensors.pack({**record.header, "serial": 7}, record.arrays))
     run(grid, tmp_path, JOINING, rounds=3)
     (enrolled,) = events(tmp_path, "enrolled")
     assert enrolled["lost"] == [3]
