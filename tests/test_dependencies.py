@@ -53,7 +53,9 @@ def test_every_import_is_a_dependency() -> None:
         optional |= names(PROJECT["optional-dependencies"][extra])
     missing = []
     for path in (ROOT / "src" / "feddr").rglob("*.py"):
-        own = path.parent.name in ("flower", "deploy", "estimators") or path.name == "torch.py"  # an extra's own rooms
+        own = (
+            path.parent.name in ("flower", "deploy", "secure", "estimators") or path.name == "torch.py"
+        )  # an extra's own rooms
         for top, early in imports(path).items():
             package = IMPORTED_AS.get(top, BROUGHT.get(top, top))
             if package not in (needed if early and not own else optional):

@@ -33,6 +33,7 @@ LAYERS = (
         "tune",
         "reproduce",
         "sites",
+        "secure",
         "flower",
         "deploy",
         "plots.tune",

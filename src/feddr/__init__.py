@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     )
     from feddr import estimators as estimators  # not in __all__: it needs an extra
     from feddr import flower as flower  # not in __all__: it needs an extra
+    from feddr import secure as secure  # not in __all__: it needs an extra
     from feddr.algorithms import (
         CA2FL,
         AsyncFedDR,
@@ -92,7 +93,7 @@ _HOMES = {
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 _MODULES = (
     *("certify", "compress", "config", "datasets", "delays", "estimators", "flower", "inference", "local", "metrics"),
-    *("models", "plots", "preparation", "privacy", "prox", "sampling", "testing", "theory", "torch", "tune"),
+    *("models", "plots", "preparation", "privacy", "prox", "sampling", "secure", "testing", "theory", "torch", "tune"),
 )
 
 __all__ = [

@@ -21,6 +21,7 @@ from feddr.flower import node as node_module
 from feddr.flower import rounds, run, validate
 from feddr.flower.deployment import Deployment
 from feddr.flower.ledger import Ledger
+from feddr.flower.secure_round import SecureRound
 from feddr.flower.settings import Settings
 from feddr.storage import atomic, tensors
 from tests.flower.fake_grid import Crash, FakeGrid, FakeNode, Fate
@@ -98,7 +99,7 @@ def compare_both_sides(patch: pytest.MonkeyPatch) -> None:
 
     def training(node: node_module.Node, task: Any, arrays: Any) -> Any:
         upload, sent = train(node, task, arrays)
-        folder = node._folder(task.run) / "state"
+        folder = node.folder(task.run) / "state"
         on_nodes[upload.ticket] = tensors.read(tensors.Generations(folder).path(upload.number)).arrays["xhat"].tobytes()
         return upload, sent
 
@@ -152,7 +153,7 @@ class FaultyDeployment(RuleBasedStateMachine):
         self.app = app_for(quadratic_problem(), self.method, LOCAL)
         self.state_was_lost = False
         self.server: Deployment | None = None
-        self.turn: rounds.Round | rounds.Arrivals | None = None
+        self.turn: rounds.Round | SecureRound | rounds.Arrivals | None = None
 
     def disk(self, client: int) -> Path:
         """Return the folder of a client's node."""

@@ -11,13 +11,25 @@ Its modules::
     rounded        two bytes for each number
     sparse         few of the numbers, the largest or random ones
     nonzero        all numbers but zeros
+    fixed_point    whole multiples of one step that all clients share
     bits           whole numbers of a few bits, packed into bytes
 """
 
 from feddr.compress.compressor import Compressor, EncodingError, feedback
+from feddr.compress.fixed_point import FixedPoint
 from feddr.compress.nonzero import Nonzero
 from feddr.compress.quantised import Quantised
 from feddr.compress.rounded import Rounded
 from feddr.compress.sparse import RandomK, TopK
 
-__all__ = ["Compressor", "EncodingError", "Nonzero", "Quantised", "RandomK", "Rounded", "TopK", "feedback"]
+__all__ = [
+    "Compressor",
+    "EncodingError",
+    "FixedPoint",
+    "Nonzero",
+    "Quantised",
+    "RandomK",
+    "Rounded",
+    "TopK",
+    "feedback",
+]

@@ -38,6 +38,11 @@ a message that is lost, repeated or late does no harm (``node`` has the argument
     description   what the trained model is, so that feddr.load reads the run's folder
     progress      the table that a person sees
     inspect       reads the folder of a run, and audits it, without changing it
+    secure_round  a secure round on the server: five questions, and the sum of the changes
+    secure_site   a site's answers in secure rounds
+    secure_store  a site's own files of secure rounds: identity, trusted keys, the round that it is in
+    secure_ledger  what the server counts when it knows no site's value
+    secure_messages  the messages of secure rounds
     identity      folders, names, and the digest that server and nodes compare
     steps         step sizes between server and nodes
 """

@@ -5,7 +5,7 @@ before Flower has looked: the task that it had is lost, and nothing says so unti
 """
 
 from feddr.flower.journal import Journal
-from feddr.flower.mailbox import Mailbox, Reply, TimeSource
+from feddr.flower.mailbox import WORK, Mailbox, Reply, TimeSource
 from feddr.flower.membership import Membership
 from feddr.flower.messages import Checkup, Working
 from feddr.flower.refused import Refused
@@ -23,7 +23,7 @@ class Checkups:
 
     def ask(self) -> None:
         """Ask nodes that have had a task for long and were not asked recently."""
-        tasks = [sent for sent in self.mailbox.awaited.values() if sent.kind == "train"]
+        tasks = [sent for sent in self.mailbox.awaited.values() if sent.kind in WORK]
         self._silence = {sent.ticket: self._silence.get(sent.ticket, AFTER) for sent in tasks}
         for sent in tasks:
             here = self.membership.node_of.get(sent.client) == sent.node
@@ -40,6 +40,6 @@ class Checkups:
             raise Refused("foreign", "it answers for another client or run")
         if not working.working:
             self.mailbox.forget(
-                lambda sent: sent.kind == "train" and sent.client == asked.client and sent.time < asked.time
+                lambda sent: sent.kind in WORK and sent.client == asked.client and sent.time < asked.time
             )
             self.journal.write("lost", client=asked.client, node=str(asked.node))

@@ -1,5 +1,6 @@
 """``client_app``: the Flower ClientApp of a node, which answers each message of the server."""
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -9,13 +10,14 @@ from flwr.clientapp.typing import Mod
 
 from feddr.algorithms import Algorithm
 from feddr.algorithms.algorithm import ProblemLike
-from feddr.flower import messages
+from feddr.flower import messages, secure_site
 from feddr.flower.guard import SiteGuard
 from feddr.flower.messages import Checkup, Hello, TableQuestion, TaskHeader
 from feddr.flower.node import Node
 from feddr.flower.settings import FromContext, from_context
 from feddr.flower.shared_table import FEWEST_ROWS, TableProblem, answer
 from feddr.local import LocalSolver
+from feddr.secure import SecureAggregation
 
 
 def client_app(
@@ -27,6 +29,7 @@ def client_app(
     mods: Sequence[Mod] = (),
     experiment: str = "",
     fewest_rows: int = FEWEST_ROWS,
+    secure: FromContext[SecureAggregation | None] = None,
 ) -> ClientApp:
     """Return a Flower ClientApp for one client.
 
@@ -53,6 +56,9 @@ def client_app(
     fewest_rows
         A part of the client's data with fewer samples tells no sums for the server's ``metrics``; a ``SharedTable`` has
         its own number.
+    secure
+        The server's, for secure rounds (docs/SECURE.md), or a function from Flower's context to it. The client then
+        takes part in those alone: it sends nothing of its own that the server could read.
 
     Notes
     -----
@@ -72,7 +78,7 @@ def client_app(
     app, guard = ClientApp(), SiteGuard(experiment, folder)
 
     def node(context: Context, preparation: str = "") -> Node:
-        return Node.open(
+        own = Node.open(
             problem,
             from_context(algorithm, context),
             from_context(local, context),
@@ -81,6 +87,7 @@ def client_app(
             preparation,
             problem.table.fewest_rows if isinstance(problem, TableProblem) else fewest_rows,
         )
+        return dataclasses.replace(own, secure=from_context(secure, context))
 
     @app.query(mods=[guard])
     def hello(message: Message, context: Context) -> Message:
@@ -98,6 +105,18 @@ def client_app(
     @app.query("checkup", mods=[guard])
     def checkup(message: Message, context: Context) -> Message:
         return Message(node(context).checkup(Checkup.read(message.content)).content(), reply_to=message)
+
+    @app.query("secure", mods=[guard])
+    def protocol(message: Message, context: Context) -> Message:
+        return Message(secure_site.answer(node(context), message.content), reply_to=message)
+
+    @app.train("secure", mods=[guard, *mods])
+    def masked(message: Message, context: Context) -> Message:
+        one = node(context, TaskHeader.read(message.content).preparation)
+        reply = Message(secure_site.answer(one, message.content), reply_to=message)
+        for norm in one.norms:
+            guard.note(message, norm)
+        return reply
 
     @app.train(mods=[guard, *mods])
     def train(message: Message, context: Context) -> Message:

@@ -2,8 +2,10 @@
 
 import math
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
+
+from flwr.app import RecordDict
 
 from feddr.algorithms import Asynchronous, Deployable
 from feddr.flower import identity, steps, validate, wire
@@ -79,7 +81,7 @@ class Deployment:
         self.ledger, self.metrics = ledger, metrics
         clock, mailbox, membership, journal, self.progress = services
         self.clock, self.mailbox, self.membership, self.journal = clock, mailbox, membership, journal
-        self.rules = identity.rules(algorithm, settings.precision, federation.init)
+        self.rules = identity.rules(algorithm, settings.precision, federation.init, settings.secure)
         self.asynchronous = isinstance(algorithm, Asynchronous)
         self.probabilities = sampling.probabilities(federation.clients)
         self.sites = 0  # uploads of which the next step is made, at least; the schedule sets it
@@ -93,6 +95,7 @@ class Deployment:
         self._interval = FIRST_WAIT
         self._broadcast: tuple[int, Broadcast] | None = None
         self.watch = PrivacyWatch(getattr(algorithm, "privacy", None))
+        self.takers: dict[str, Callable[[Reply], None]] = {}  # who takes the replies that are no plain uploads
         self.end = EarlyEnd(settings.stopping, metrics.history, ledger, journal)
 
     def message(self) -> Broadcast:
@@ -105,8 +108,7 @@ class Deployment:
 
     def send(self, clients: Sequence[int]) -> list[int]:
         """Send the newest broadcast to those of the clients that can work now, and return them."""
-        busy = self.mailbox.busy()
-        here = self.membership.node_of.keys() - busy - self.ledger.left
+        here = self.membership.node_of.keys() - self.mailbox.busy("train") - self.ledger.left
         ready = [i for i in clients if i in here and self.pauses.over(i)]
         return [i for i in ready if self._task("train", i, self.message())]
 
@@ -139,6 +141,8 @@ class Deployment:
                     self._failed(answer)
                 elif sent.kind == "evaluate":
                     self._measured(answer)
+                elif sent.kind in self.takers:
+                    self.takers[sent.kind](answer)
                 else:
                     accepted = self._accept(answer)
                     replies = len(self.ledger.pending)
@@ -149,7 +153,7 @@ class Deployment:
                         self.ledger.commit()
                     self.journal.write("accepted", **accepted)  # only now: a line of the journal is never taken back
                     if full:
-                        self._stepped(replies)
+                        self.stepped(replies)
                     yield sent.client
             except Refused as refused:
                 self._refused(answer, refused)
@@ -176,9 +180,10 @@ class Deployment:
         """Aggregate, go to the next version, and add a row to the history if it is to have one."""
         replies = len(self.ledger.pending)
         self.ledger.step(order)
-        self._stepped(replies)
+        self.stepped(replies)
 
-    def _stepped(self, replies: int) -> None:
+    def stepped(self, replies: int) -> None:
+        """Write down that the server has aggregated so many uploads, and report."""
         self.journal.write("step", version=self.ledger.version, replies=replies)
         self.end.look()
         self.report()
@@ -213,7 +218,12 @@ class Deployment:
 
     def _task(self, kind: str, i: int, broadcast: Broadcast) -> bool:
         """Send a client a task, to train or to evaluate, and return whether Flower has accepted it."""
-        task = TaskHeader(
+        task = self.header(i, self.metrics.asked if kind == "evaluate" else "")
+        return self.deliver(kind, i, task.content(broadcast.record), task.ticket, broadcast.message, broadcast.form)
+
+    def header(self, i: int, metrics: str = "") -> TaskHeader:
+        """Return what any task tells a client, with a new ticket; ``metrics`` are those that it is to evaluate."""
+        return TaskHeader(
             run=self.settings.name,
             uid=self.ledger.uid,
             ticket=secrets.token_hex(8),
@@ -227,19 +237,22 @@ class Deployment:
             probability=float(self.probabilities[i]),
             precision=self.settings.precision,
             preparation=self.federation.preparation_text,
-            metrics=self.metrics.asked if kind == "evaluate" else "",
+            metrics=metrics,
             sites=self.sites,
             **steps.own_numbers(self.ledger.roles, i),
         )
-        node, content = self.membership.node_of[i], task.content(broadcast.record)
-        details = {"client": i, "ticket": task.ticket, "version": task.version, "message": broadcast.message}
+
+    def deliver(self, kind: str, i: int, content: RecordDict, ticket: str, message: Any, form: str = "") -> bool:
+        """Send a client a message with its header, and return whether Flower has accepted it."""
+        node, version = self.membership.node_of[i], self.ledger.version
+        details = {"client": i, "ticket": ticket, "version": version, "message": message}
         if not self.mailbox.send(kind, node, content, **details):
             self.pauses.failed(i)
             return False
         size = wire.size(content)
         self.ledger.counters.bytes_down += size
-        event = "sent" if kind == "train" else "evaluating"
-        self.journal.write(event, client=i, node=str(node), version=task.version, bytes=size, form=broadcast.form)
+        event = {"train": "sent", "evaluate": "evaluating"}.get(kind, f"asked_{kind}")
+        self.journal.write(event, client=i, node=str(node), version=version, bytes=size, form=form)
         return True
 
     def _accept(self, answer: Reply) -> dict[str, Any]:
@@ -307,7 +320,7 @@ class Deployment:
         self.journal.write("row", **known)
 
     def _show(self, final: bool = False) -> None:
-        busy = self.mailbox.busy()
+        busy = self.mailbox.busy("train", "masked")
         for i, standing in self.statuses.items():
             standing.here, standing.working = i in self.membership.node_of, i in busy
         self.progress.show(self.ledger.version, self.statuses, self.clock.now(), final)

@@ -18,8 +18,11 @@ from feddr.sites import AuditLog, Site, SiteRefusal
 SITE = "feddr-site"
 """The setting of a node that has the path of its site's file."""
 
-KINDS = {flower: ours for ours, flower in TYPES.items()}
-ABOUT_DATA = ("hello", "table", "train", "evaluate")
+KINDS = {flower: ours for ours, flower in TYPES.items()} | {
+    TYPES["keys"]: "secure",
+    TYPES["masked"]: "train",  # the update of a secure round, under masks
+}
+ABOUT_DATA = ("hello", "table", "train", "evaluate", "secure")
 """The kinds of messages whose answers say something about a site's rows."""
 
 

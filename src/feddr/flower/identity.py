@@ -30,9 +30,10 @@ def check_name(name: str) -> str:
     return name
 
 
-def rules(algorithm: Any, precision: str, init: Tree) -> str:
-    """Return the digest of what both sides compute with."""
-    sha = hashlib.sha256(f"{algorithm!r} {precision}".encode())
+def rules(algorithm: Any, precision: str, init: Tree, secure: object = None) -> str:
+    """Return the digest of what both sides compute with; ``secure`` is what they say of secure rounds."""
+    more = "" if secure is None else f" {secure!r}"
+    sha = hashlib.sha256(f"{algorithm!r} {precision}{more}".encode())
     _hash(sha, tree.cast(init, np.dtype(precision)))
     return sha.hexdigest()
 

@@ -10,8 +10,9 @@ import numpy as np
 from feddr import tree
 from feddr.algorithms import Algorithm, Deployable, Roles
 from feddr.algorithms.step_sizes import StepSizes
+from feddr.flower import secure_ledger
 from feddr.flower.federation import Federation
-from feddr.flower.ledger import Ledger, roles
+from feddr.flower.ledger import roles
 from feddr.flower.records import Entry
 from feddr.prox.compiled import compiled_prox
 from feddr.storage import tensors
@@ -129,7 +130,8 @@ def audit(folder: str | Path, algorithm: Algorithm, federation: Federation) -> f
         raise ValueError(f"The run in {folder} is one of {header['settings']['algorithm']}, got {algorithm}.")
     x0 = tree.cast(federation.init, np.dtype(header["settings"]["precision"]))
     prox = compiled_prox(federation.regulariser)
-    ledger = Ledger(folder, roles(algorithm, header), prox, x0, header["settings"], header["uid"])
+    kind = secure_ledger.kind(header["settings"])
+    ledger = kind(folder, roles(algorithm, header), prox, x0, header["settings"], header["uid"])
     ledger.load(serial, record)
     return ledger.audit()
 

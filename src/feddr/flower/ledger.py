@@ -243,7 +243,13 @@ class Ledger:
         for file, change in self._changes.items():
             atomic.write(self.folder / file, tensors.pack({}, tensors.flatten(change)))
         self._changes = {}
-        header = {
+        self.states.save(self.serial + 1, self._header(), self._arrays())
+        self.serial += 1
+        self._shelf.turn(files(self.entries.values(), self.pending))
+
+    def _header(self) -> dict[str, Any]:
+        """Return what a state says besides its arrays."""
+        return {
             "uid": self.uid,
             "settings": self.settings,
             "weights": self.weights,
@@ -255,9 +261,9 @@ class Ledger:
             "pending": self.pending,
             "counters": asdict(self.counters),
         }
-        self.states.save(self.serial + 1, header, tensors.flatten(self.server))
-        self.serial += 1
-        self._shelf.turn(files(self.entries.values(), self.pending))
+
+    def _arrays(self) -> tensors.Arrays:
+        return tensors.flatten(self.server)
 
     def audit(self) -> float:
         """Return how far the server's state is from what the table says, relative to its size: (INV)."""

@@ -40,7 +40,7 @@ def bounded(rules: Any, state: Any, x: Tree, message: Tree, limits: SiteRules) -
     if getattr(rules, "upload", None) is not None:
         raise SiteRefusal(
             f"This site sends updates of norm {limits.maximal_norm:g} or less, this one is larger, and a compressed "
-            "update cannot be clipped; use an algorithm without upload=, or smaller steps."
+            "update cannot be clipped, nor one under masks; use an algorithm without upload=, or smaller steps."
         )
     clipped = tree.map(
         lambda from_, step, like: (np.asarray(from_, np.float64) + share * step).astype(np.asarray(like).dtype),

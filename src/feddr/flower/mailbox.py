@@ -20,8 +20,16 @@ TYPES = {
     "table": f"{MessageType.QUERY}.table",
     "train": MessageType.TRAIN,
     "evaluate": MessageType.EVALUATE,
+    "keys": f"{MessageType.QUERY}.secure",
+    "shares": f"{MessageType.QUERY}.secure",
+    "masked": f"{MessageType.TRAIN}.secure",
+    "agree": f"{MessageType.QUERY}.secure",
+    "unmask": f"{MessageType.QUERY}.secure",
 }
 """What Flower calls our kinds of messages."""
+
+WORK = ("train", "keys", "shares", "masked", "agree", "unmask")
+"""The kinds that a client answers once it has done something, and without which a round does not go on."""
 
 GRACE = 60.0
 """Seconds beyond its time to live after which a message is given up, whatever Flower says."""
@@ -62,7 +70,7 @@ class Sent:
     Parameters
     ----------
     kind
-        ``"hello"``, ``"table"``, ``"checkup"``, ``"train"`` or ``"evaluate"``.
+        One of ``TYPES``.
     client
         Whom it is for, -1 where that is what it asks.
     ticket
@@ -144,9 +152,9 @@ class Mailbox:
         for number in [key for key, sent in self.awaited.items() if now > sent.time + self.ttl + GRACE]:
             yield Reply(self.awaited.pop(number), None, EXPIRED, "no answer within its time to live")
 
-    def busy(self, kind: str = "train") -> set[int]:
-        """Return the clients to whom a message of this kind is on its way."""
-        return {sent.client for sent in self.awaited.values() if sent.kind == kind}
+    def busy(self, *kinds: str) -> set[int]:
+        """Return the clients to whom a message of one of these kinds is on its way."""
+        return {sent.client for sent in self.awaited.values() if sent.kind in kinds}
 
     def forget(self, unwanted: Callable[[Sent], bool]) -> None:
         """Drop messages; late replies to them are ignored."""

@@ -49,8 +49,9 @@ from feddr.flower import compressed, identity, limits, private, site_metrics, st
 from feddr.flower.guard import site_of
 from feddr.flower.messages import Checkup, Hello, Metrics, Presence, TaskHeader, UploadHeader, Working
 from feddr.flower.shared_table import FEWEST_ROWS, TableProblem, own_problem
-from feddr.local import LocalSolver, Solution, Subproblem
+from feddr.local import LocalSolver, Solution
 from feddr.problem import Problem
+from feddr.secure import SecureAggregation
 from feddr.sites import SiteRules
 from feddr.storage import lock, tensors
 from feddr.tree import Tree
@@ -75,6 +76,7 @@ class Node:
     local: LocalSolver
     root: Path
     fewest_rows: int = FEWEST_ROWS
+    secure: SecureAggregation | None = None
     site_rules: SiteRules = field(default_factory=SiteRules)
     norms: list[float] = field(default_factory=list)
 
@@ -133,25 +135,23 @@ class Node:
 
     def checkup(self, checkup: Checkup) -> Working:
         """Answer whether a process of this client is at work."""
-        return Working(checkup.run, self.client, lock.is_locked(self._folder(checkup.run)))
+        return Working(checkup.run, self.client, lock.is_locked(self.folder(checkup.run)))
 
     def train(self, task: TaskHeader, arrays: Any) -> tuple[UploadHeader, ArrayRecord]:
         """Do the client's update, and write its state to disk; return what the server is to count, or the way to it."""
+        self.check_plain()
         dtype = precisions.of(task.precision)
-        rules: Any = self._rules(task)
+        rules: Any = self.rules(task)
         compressor, encoded = getattr(rules, "upload", None), list[bytes]()
         if compressor is not None:
             rules = dataclasses.replace(rules, upload=compressed.recording(compressor, encoded))
         x0 = tree.cast(self.problem.init, dtype)
-        message = self._read(arrays, x0, dtype, rules)
-        folder = self._folder(task.run)
+        message = self.read(arrays, x0, dtype, rules)
+        folder = self.folder(task.run)
         with lock.locked(folder):
             states = tensors.Generations(folder / "state")
             kept = self._choose(states, task, x0, message, rules)
-            sub = rules.subproblem(kept.state, message)
-            solution, spent = self._solved(task, kept.number, message, sub, rules)
-            solution = solution._replace(draw=upload_draw(task.seed, self.client, kept.number))
-            state, _ = rules.finish(kept.state, message, sub, solution)
+            state, solution, spent = self.solved(rules, kept.state, message, task, kept.number)
             counted, norm = limits.bounded(rules, state, solution.x, message, self.site_rules)  # before it is stored
             self.norms.append(norm)
             number = kept.number + 1
@@ -173,10 +173,14 @@ class Node:
             return upload, compressed.encode(encoded)
         return upload, wire.encode(counted, dtype)
 
-    def _solved(
-        self, task: TaskHeader, number: int, message: Tree, sub: Subproblem, rules: Any
-    ) -> tuple[Solution, float]:
-        """Return what the rules see of the solution, and what the site has spent where the method is private."""
+    def solved(
+        self, rules: Any, state: Any, message: Tree, task: TaskHeader, number: int
+    ) -> tuple[Any, Solution, float]:
+        """Return the client's state after its next update, what the rules saw of the solution, and what was spent.
+
+        The last is the account of a private method, after this update; 0 without privacy.
+        """
+        sub = rules.subproblem(state, message)
 
         def solve() -> Solution:
             rng = client_rng(task.seed, self.client, number)
@@ -186,14 +190,18 @@ class Node:
             return solution
 
         if getattr(rules, "privacy", None) is None:
-            return solve(), 0.0
-        account, update = private.account(self.root, self.client), private.private_message(task, number, message)
-        return account.release(rules, self.local, sub, update, solve)
+            solution, spent = solve(), 0.0
+        else:
+            account, update = private.account(self.root, self.client), private.private_message(task, number, message)
+            solution, spent = account.release(rules, self.local, sub, update, solve)
+        solution = solution._replace(draw=upload_draw(task.seed, self.client, number))
+        return rules.finish(state, message, sub, solution)[0], solution, spent
 
     def evaluate(self, task: TaskHeader, arrays: Any) -> Metrics:
         """Return the means over this client's samples at xbar, but for those that its site keeps to itself."""
         private.check(self.algorithm, "nodes")
-        self._rules(task)
+        self.check_plain()
+        self.rules(task)
         dtype = precisions.of(task.precision)
         xbar = wire.decode(arrays, tree.cast(self.problem.init, dtype), dtype, sent_by_server=True)
         problem = self.problem
@@ -213,10 +221,20 @@ class Node:
         )
         return limits.disclosed(full, self.site_rules)
 
-    def _folder(self, run: str) -> Path:
+    def check_plain(self) -> None:
+        """Refuse a task whose answer the server could read, where this client takes part in secure rounds."""
+        if self.secure is not None:
+            raise ValueError(
+                f"This site takes part in secure rounds only, with {self.secure}, and was asked for what the server "
+                "can read; give the server app the same, or this one none."
+            )
+
+    def folder(self, run: str) -> Path:
+        """Return the folder of this client in a run."""
         return self.root / "node" / run / f"client-{self.client}"
 
-    def _read(self, arrays: Any, x0: Tree, dtype: np.dtype[Any], rules: Deployable) -> Tree:
+    def read(self, arrays: Any, x0: Tree, dtype: np.dtype[Any], rules: Deployable) -> Tree:
+        """Return the broadcast of a task."""
         template = tree.cast(rules.broadcast(rules.server(x0)), dtype)
         download = getattr(rules, "download", None)
         if download is not None:
@@ -256,11 +274,11 @@ class Node:
         number = task.accepted if task.accepted in own else max(own, default=0)
         return lost if number < task.accepted else Kept(tensors.restore(fresh, own[number]), number)
 
-    def _rules(self, task: TaskHeader) -> Deployable:
+    def rules(self, task: TaskHeader) -> Deployable:
         """Return the algorithm with this client's step sizes, if the task is for this node."""
         if task.client != self.client:
             raise ValueError(f"This node is client {self.client}, the task is for client {task.client}.")
-        if task.rules != identity.rules(self.algorithm, task.precision, self.problem.init):
+        if task.rules != identity.rules(self.algorithm, task.precision, self.problem.init, self.secure):
             raise ValueError(
                 f"Server and node must have the same algorithm and the same start, this node has {self.algorithm} and "
                 "a start of its own; give both apps the same algorithm, and problems with the server's init."

@@ -13,6 +13,8 @@ Reason = Literal[
     "oversized",
     "not-finite",
     "too-far",
+    "changed-key",
+    "wrong-share",
 ]
 REASONS: tuple[Reason, ...] = get_args(Reason)
 """Why an upload can be refused."""
@@ -39,6 +41,8 @@ class Refused(ValueError):  # noqa: N818  it is the answer to an upload, and rea
             an absurd number.
         too-far
             It is farther from the message that it was computed from than ``max_distance``.
+        changed-key, wrong-share
+            In a secure round, a site has another identity key than before, or a share is not the one that was dealt.
 
     Examples
     --------

@@ -3,6 +3,7 @@
 from feddr.algorithms import Asynchronous
 from feddr.engines.shared.randomness import sampling_rng
 from feddr.flower.deployment import Deployment
+from feddr.flower.secure_round import SecureRound
 
 
 def play(run: Deployment) -> None:
@@ -25,16 +26,17 @@ def finished(run: Deployment) -> bool:
     return run.ledger.version >= run.settings.rounds or bool(run.end.reason)
 
 
-def next_turn(run: Deployment) -> "Round | Arrivals":
+def next_turn(run: Deployment) -> "Round | SecureRound | Arrivals":
     """Return what comes next: a round, or arrivals up to the end of the run."""
     n, k = run.federation.clients, run.ledger.version + 1
+    kind = Round if run.settings.secure is None else SecureRound
     if k == 0:
-        return Round(run, list(range(n)))  # the start-up round, in which everybody takes part
+        return kind(run, list(range(n)))  # the start-up round, in which everybody takes part
     run.let_go()
     run.report()
     if isinstance(run.algorithm, Asynchronous):
         return Arrivals(run, run.algorithm.buffer)
-    return Round(run, run.sampling.draw(n, sampling_rng(run.settings.seed, k)).tolist())
+    return kind(run, run.sampling.draw(n, sampling_rng(run.settings.seed, k)).tolist())
 
 
 class Round:

@@ -9,11 +9,10 @@ from flwr.serverapp import Grid
 
 from feddr import tree
 from feddr.algorithms import Algorithm, Asynchronous, Deployable, step_sizes, uploading
-from feddr.flower import agreement, census, identity, private, rounds, steps, stopping
+from feddr.flower import agreement, census, identity, private, rounds, secure_ledger, secure_round, steps, stopping
 from feddr.flower.deployment import Deployment, Services
 from feddr.flower.federation import Federation
 from feddr.flower.journal import Journal, plain
-from feddr.flower.ledger import Ledger
 from feddr.flower.mailbox import Mailbox, Monotonic, TimeSource
 from feddr.flower.membership import Membership
 from feddr.flower.metrics import MetricsWriter
@@ -77,6 +76,8 @@ def check(federation: Federation, algorithm: Algorithm, sampling: Sampling, sett
     sampling.check(federation.clients)
     step_sizes.check(algorithm, federation.clients)
     settings.check(algorithm, federation.clients)
+    if settings.secure is not None:
+        secure_round.check(settings.secure, federation, algorithm, sampling, settings)
     return algorithm
 
 
@@ -96,14 +97,15 @@ def open_run(
     rules = identity.rules(algorithm, settings.precision, federation.init)
     asked = _identity(federation, algorithm, sampling, settings, rules)
     prox = compiled_prox(federation.regulariser)
-    ledger = Ledger.resume(folder, algorithm, prox, x0, asked)
+    kind = secure_ledger.kind(asked)
+    ledger = kind.resume(folder, algorithm, prox, x0, asked)
     event, new = ("start", True) if ledger is None else ("resume", False)
     samples, work = new and federation.weights == "samples", new and steps.is_open(algorithm)
     preparation = federation.preparation_text
     membership = Membership(mailbox, journal, clock, settings.name, federation.clients, samples, work, preparation)
     if ledger is None:
         roles, words = census.settle(federation, algorithm, sampling, settings, membership, clock, progress)
-        ledger = Ledger.start(folder, roles, prox, x0, asked, words)
+        ledger = kind.start(folder, roles, prox, x0, asked, words)
     journal.write(event, name=settings.name, uid=ledger.uid, version=ledger.version, **asked)
     journal.write("audit", error=ledger.audit())
     if ledger.words:
@@ -136,6 +138,7 @@ def _identity(
         "precision": settings.precision,
         "sampling": repr(sampling),
         "rules": rules,
+        **secure_ledger.plain_settings(settings.secure),
     }
 
 

@@ -1,5 +1,6 @@
 """``server_app``: the server's side of a deployment, as a Flower ServerApp."""
 
+from dataclasses import replace
 from pathlib import Path
 
 from flwr.app import Context
@@ -11,6 +12,7 @@ from feddr.flower.federation import Federation
 from feddr.flower.run import serve
 from feddr.flower.settings import FromContext, Settings, from_context
 from feddr.sampling import Full, Sampling
+from feddr.secure import SecureAggregation
 
 
 def server_app(
@@ -32,6 +34,7 @@ def server_app(
     folder: str | Path | None = None,
     stop_when: StopWhen | str | None = None,
     late: str = "drop",
+    secure: FromContext[SecureAggregation | None] = None,
 ) -> ServerApp:
     """Return a Flower ServerApp that serves a run.
 
@@ -72,6 +75,10 @@ def server_app(
     late
         What becomes of answers that come after the deadline of their round: ``"drop"``, or ``"count"`` them in the
         round in which they arrive, for ``FedDR(mean="all")``; until then their client is asked for nothing else.
+    secure
+        ``feddr.secure.SecureAggregation``, or a function from Flower's context to it: the server learns the weighted
+        sum of the sites' changes and no site's own (docs/SECURE.md). The nodes need the same. A ``deadline`` is then
+        that of each of the five stages of a round.
 
     Notes
     -----
@@ -106,7 +113,7 @@ def server_app(
 
     @app.main()
     def main(grid: Grid, context: Context) -> None:
-        chosen = settings.overridden(context.run_config)
+        chosen = replace(settings.overridden(context.run_config), secure=from_context(secure, context))
         scheme = Full() if sampling is None else from_context(sampling, context)
         serve(grid, from_context(federation, context), from_context(algorithm, context), scheme, chosen)
 

@@ -14,6 +14,7 @@ from feddr import precision as precisions
 from feddr.algorithms import Algorithm, Asynchronous
 from feddr.early_stopping import StopWhen
 from feddr.flower import identity, wire
+from feddr.secure import SecureAggregation
 from feddr.validation import scalars
 
 PREFIX = "feddr."
@@ -44,6 +45,7 @@ class Settings:
     folder: str | Path | None = None
     stop_when: str | None = None
     late: str = "drop"
+    secure: SecureAggregation | None = None
 
     def __post_init__(self) -> None:
         identity.check_name(self.name)
@@ -80,7 +82,7 @@ class Settings:
 
     def overridden(self, config: Mapping[str, Any]) -> "Settings":
         """Return the settings with those of a run config in their place; there, 0 and "" stand for None."""
-        fields = {field.name.replace("_", "-"): field for field in dataclasses.fields(self)}
+        fields = {field.name.replace("_", "-"): field for field in dataclasses.fields(self) if field.name != "secure"}
         changes: dict[str, Any] = {}
         for key, value in config.items():
             if not key.startswith(PREFIX):

@@ -4,6 +4,7 @@ from flwr.app import Context
 
 import feddr
 from feddr import flower
+from feddr.secure import SecureAggregation
 
 from .misbehave import misbehave
 from .task import LOCAL, problem
@@ -27,5 +28,10 @@ def sampling(context: Context) -> feddr.sampling.Sampling:
     return feddr.sampling.Uniform(participants) if participants else feddr.sampling.Full()
 
 
-server = flower.server_app(federation, algorithm, sampling=sampling)
-client = flower.client_app(lambda client, _: problem([client]), algorithm, LOCAL, mods=[misbehave])
+def secure(context: Context) -> SecureAggregation | None:
+    threshold = int(context.run_config["threshold"])
+    return SecureAggregation(threshold, bits=28, clip=4.0) if threshold else None
+
+
+server = flower.server_app(federation, algorithm, sampling=sampling, secure=secure)
+client = flower.client_app(lambda client, _: problem([client]), algorithm, LOCAL, mods=[misbehave], secure=secure)
