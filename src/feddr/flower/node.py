@@ -76,9 +76,9 @@ class Node:
     local: LocalSolver
     root: Path
     fewest_rows: int = FEWEST_ROWS
-    secure: SecureAggregation | None = None
     site_rules: SiteRules = field(default_factory=SiteRules)
     norms: list[float] = field(default_factory=list)
+    secure: SecureAggregation | None = None
 
     @cached_property
     def problem(self) -> ProblemLike:

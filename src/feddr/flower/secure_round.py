@@ -93,7 +93,8 @@ class SecureRound:
     """
 
     def __init__(self, run: Deployment, active: list[int]) -> None:
-        assert isinstance(run.ledger, SecureLedger) and run.settings.secure is not None
+        assert isinstance(run.ledger, SecureLedger)
+        assert run.settings.secure is not None
         self.run, self.ledger, self.active = run, run.ledger, active
         self.deadline = run.settings.deadline if run.ledger.version >= 0 else None
         run.sites = run.settings.secure.fewest
