@@ -1,5 +1,6 @@
 """Compressed uploads on the wire: encoded bytes travel, both sides count the same bits, and bad ones do not count."""
 
+import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -162,9 +163,17 @@ def test_a_client_that_diverges_has_nothing_to_send(tmp_path: Path) -> None:
     assert not events(tmp_path, "accepted")
 
 
-def test_an_asynchronous_run_counts_the_same_on_both_sides(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("method", "counted"),
+    [
+        (feddr.AsyncFedDR(eta=0.5, alpha=0.9, upload=Quantised(3)), "xhat"),
+        (feddr.CA2FL(buffer=2, server_lr=0.3, upload=Quantised(3)), "change"),
+    ],
+    ids=repr,
+)
+def test_an_asynchronous_run_counts_the_same_on_both_sides(tmp_path: Path, method: Any, counted: str) -> None:
     """Replies that come late or not at all; updates that were lost are computed again."""
-    method = feddr.AsyncFedDR(eta=0.5, alpha=0.9, upload=Quantised(3))
+    problem = lasso() if method.composite else dataclasses.replace(lasso(), g=None)
     sent = [0]
 
     def fate(node: FakeNode, message: Message) -> Fate:
@@ -173,14 +182,14 @@ def test_an_asynchronous_run_counts_the_same_on_both_sides(tmp_path: Path) -> No
             return Fate()
         return Fate(lost="reply") if sent[0] % 5 == 0 else Fate(delay=1.0 + 0.7 * node.client)
 
-    grid = populated(FakeGrid(fate=fate), app_for(lasso(), method, LOCAL), range(3), tmp_path)
-    deploy(grid, federation_of(lasso()), method, tmp_path, rounds=15, precision="float64", evaluate_every=15)
-    assert flower.audit(tmp_path / "server" / "feddr", method, federation_of(lasso())) <= 1e-15
+    grid = populated(FakeGrid(fate=fate), app_for(problem, method, LOCAL), range(3), tmp_path)
+    deploy(grid, federation_of(problem), method, tmp_path, rounds=15, precision="float64", evaluate_every=15)
+    assert flower.audit(tmp_path / "server" / "feddr", method, federation_of(problem)) <= 1e-15
     assert not any(event["rejoined"] for event in events(tmp_path, "accepted"))
     ledger, states = flower.read_run(tmp_path / "server" / "feddr"), {}
     for i in range(3):  # a node may be one update ahead
         folder = tmp_path / f"disk-{i}" / "node" / "feddr" / f"client-{i}" / "state"
-        states[i] = tensors.read(folder / f"{ledger.numbers[i]}{tensors.SUFFIX}").arrays["xhat"].tobytes()
+        states[i] = tensors.read(folder / f"{ledger.numbers[i]}{tensors.SUFFIX}").arrays[counted].tobytes()
     assert states == {i: ledger.table(i)["x"].tobytes() for i in range(3)}
 
 
