@@ -1,5 +1,6 @@
 """``feddr deploy``: what it refuses is reported as by every command, in one line that is safe to print."""
 
+import json
 import re
 import sys
 from pathlib import Path
@@ -7,9 +8,11 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+import feddr
 import feddr.deploy
 from feddr.commands.console import FAILED, REFUSED
 from feddr.commands.main import app
+from feddr.history import Row
 from feddr.sites import AuditLog
 
 
@@ -79,6 +82,28 @@ def test_a_run_has_a_hash_and_needs_a_server(tmp_path: Path) -> None:
     config.write_text(config.read_text().replace("rounds", "round"))
     code, _, complaint = feddr_deploy("run", "--hash", config)
     assert (code, "Did you mean rounds?" in complaint) == (REFUSED, True)
+
+
+@pytest.mark.parametrize(("last", "code"), [("end", 0), ("failed", FAILED)])
+def test_the_exit_code_says_whether_a_run_has_ended_well(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, last: str, code: int
+) -> None:
+    from feddr.deploy import run as runs
+
+    events: list[dict[str, object]] = [
+        {"event": "error", "client": 2, "code": 2, "reason": "ValueError at this site"},
+        {"event": "row", "round": 5, "F": 0.5, "train_accuracy": 0.75},
+        {"event": last, "reason": "nobody was there"},
+    ]
+    (tmp_path / "log.jsonl").write_text("".join(f"{json.dumps(event)}\n" for event in events))
+    feddr.History([Row(round=5, F=0.5)]).to_csv(tmp_path / "history.csv")
+    monkeypatch.setattr(runs, "submit", lambda *_: runs.SubmittedRun(7, tmp_path, 0, tmp_path))
+    ended, table, messages = feddr_deploy("run", tmp_path / "config.toml", "--state", tmp_path)
+    assert ended == code
+    assert "client 2, ValueError at this site" in messages
+    assert "round 5: F 0.5, train accuracy 0.75" in messages
+    assert ("nobody was there" in messages) is (code == FAILED)
+    assert (tmp_path.name[:8] in table) is (code == 0)
 
 
 def test_a_site_whose_data_do_not_fit_is_a_problem(tmp_path: Path) -> None:

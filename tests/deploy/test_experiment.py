@@ -181,6 +181,24 @@ def test_the_tutorial_is_the_simulation_of_the_pooled_tables(study: Path, monkey
         assert (study / f"node-{i}" / "audit" / "log.jsonl").is_file()
 
 
+def test_an_asynchronous_experiment_makes_a_step_of_each_upload(study: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = study / "experiment.toml"
+    text = (
+        config.read_text()
+        .replace("rounds = 5", "updates = 8")
+        .replace('name = "FedDR"', 'name = "AsyncFedDR"\neta = 5.0')
+    )
+    config.write_text(text)
+    for name, _, _ in example.HOSPITALS:
+        file = study / f"{name}.toml"
+        file.write_text(file.read_text().replace("minimum_sites = 3", "minimum_sites = 1"))
+    folder = play(study, monkeypatch)
+    history = feddr.History.from_csv(folder / "history.csv")
+    assert history.last.round == 8
+    assert history.last.F < history.rows[0].F
+    assert history.last.staleness_max > 0
+
+
 def pooled(study: Path) -> feddr.FederatedData:
     """Return the tables of all hospitals as one federation, the last under the agreed names."""
     lines = (study / "davos.csv").read_text().replace(";", ",").splitlines()
