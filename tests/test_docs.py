@@ -251,7 +251,7 @@ def test_train_on_your_own_data_runs_and_shows_what_it_prints(
     assert problem.data.clients == values["data"].clients
 
 
-@pytest.mark.parametrize("page", ["COMPRESSION", "FROM_FEDAVG"])
+@pytest.mark.parametrize("page", ["COMPRESSION", "DIFFERENTIAL_PRIVACY", "FROM_FEDAVG"])
 def test_the_code_of_a_short_page_runs(page: str) -> None:
     values: dict[str, Any] = {}
     exec(compile("\n".join(code for _, code in blocks(DOCS / f"{page}.md", "python")), page, "exec"), values)

@@ -1,9 +1,9 @@
 """Differential privacy: what a site sends is clipped and noisy, and what that costs is accounted.
 
-``site_level``
-    ``SiteLevel``: the Gaussian mechanism at a site, and its budget.
-``accounting``
-    Epsilon after so many releases, by ``dp-accounting`` (extra ``dp``), and the noise that a budget needs.
+Its modules::
+
+    site_level    SiteLevel: the Gaussian mechanism at a site, and its budget
+    accounting    epsilon after so many releases, by dp-accounting (extra dp), and the noise that a budget needs
 
 docs/DIFFERENTIAL_PRIVACY.md has the argument: what is released, to whom, and for which neighbouring federations.
 """

@@ -16,6 +16,7 @@ The modules::
     pieces              how passes over samples are divided, by shard
     means               from sums over samples to metrics
     measured            the further metrics that a run was asked for, and those of each client
+    privacy             a site's model is released before the rules see it; what the rounds cost, and the budget
     stopper             ends a run early, where it was asked to
     randomness          a deterministic generator for each (seed, client, update) and (seed, round)
     progress            words for a round, and a bar in terminals and notebooks
