@@ -296,6 +296,20 @@ def test_both_sides_must_have_the_same_settings(tmp_path: Path) -> None:
         run(grid, tmp_path)
 
 
+def test_sites_take_part_with_those_that_their_operators_have_listed(tmp_path: Path) -> None:
+    listed = dataclasses.replace(SECURE, listed=True)
+    grid = populated(FakeGrid(), app_for(five(), METHOD, LOCAL, secure=listed), range(SITES), tmp_path)
+    with pytest.raises(flower.Abandoned, match="is not in this site's list of identity keys"):
+        run(grid, tmp_path, secure=listed, rounds=1)
+    keys = {i: (tmp_path / f"disk-{i}" / "node" / f"identity-{i}.pub").read_text().strip() for i in range(SITES)}
+    for i in range(SITES):
+        (site_folder(tmp_path, i) / "secure" / "pins.json").write_text(json.dumps(keys))
+    grid.restart_server()
+    run(grid, tmp_path, secure=listed, rounds=1)
+    assert [event["clients"] for event in events(tmp_path, "counted")] == [[*range(SITES)]]
+    is_balanced(tmp_path)
+
+
 def test_a_run_is_resumed_with_the_settings_that_it_began_with(tmp_path: Path) -> None:
     run(FakeGrid(), tmp_path, rounds=1)
     with pytest.raises(ValueError, match="secure was"):

@@ -19,7 +19,8 @@ class SecureAggregation:
     ----------
     threshold
         Sites that must stay to the end of a round, so that the masks of the others can be taken off: more than half of
-        those that begin it. So many, less one, may pool what they know with the server and learn nothing of others.
+        those that begin it. So many, less two, may pool what they know with the server, and learn of the others only
+        the sum over two sites or more.
     bits
         Of a number under its mask, from 8 to 40.
     clip
