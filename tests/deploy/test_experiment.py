@@ -46,7 +46,12 @@ def test_an_asynchronous_method_counts_its_updates_as_in_a_simulation() -> None:
     ("change", "words"),
     [
         ({"round": 3}, "round is not a setting of a deployment.*Did you mean rounds"),
-        ({"metrics": ["f1"]}, "metrics is not a setting of a deployment"),
+        ({"metrics": ["auc"]}, "auc over all sites needs the order of all scores"),
+        ({"secure": 3}, "secure must be a table with a threshold, got 3"),
+        ({"secure": {"threshold": 3, "bit": 8}}, "secure.bit is not a setting of secure rounds"),
+        ({"secure": {"threshold": 1}}, "secure.threshold must be"),
+        ({"secure": {"threshold": 3}, "evaluation": "nodes"}, "Secure rounds tell the server nothing of a single site"),
+        ({"secure": {"threshold": 2}}, "does not fit rounds of 4 sites"),
         ({"sites": None}, "sites is missing"),
         ({"sites": "four"}, 'sites must be a whole number, got "four"'),
         ({"sites": 0}, "at least one client"),
@@ -197,6 +202,38 @@ def test_an_asynchronous_experiment_makes_a_step_of_each_upload(study: Path, mon
     assert history.last.round == 8
     assert history.last.F < history.rows[0].F
     assert history.last.staleness_max > 0
+
+
+def test_an_experiment_with_secure_rounds_is_the_plain_one_to_rounding(
+    study: Path, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Each site's rules hold, its log has its updates, and the server has nobody's upload."""
+    config = study / "experiment.toml"
+    text = config.read_text().replace("rounds = 5", "rounds = 2").replace("evaluate_every = 5", 'evaluation = "none"')
+    config.write_text(text)
+    plain = feddr.load(play(study, monkeypatch))
+    other = tmp_path_factory.mktemp("secure")
+    example.write(other)
+    (other / "experiment.toml").write_text(text + "\n[secure]\nthreshold = 3\nbits = 32\nclip = 30.0\n")
+    folder = play(other, monkeypatch)
+    np.testing.assert_allclose(feddr.load(folder).params["weight"], plain.params["weight"], atol=1e-4)
+    log = (other / "node-0" / "audit" / "log.jsonl").read_text()
+    assert log.count('"kind": "train"') == 2
+    assert log.count('"kind": "secure"') == 2 * 4
+
+
+def test_a_site_with_a_limit_lets_nothing_larger_leave_under_masks(
+    study: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = study / "experiment.toml"
+    text = config.read_text().replace("rounds = 5", "rounds = 1\npatience = 600.0\ndeadline = 100.0")
+    config.write_text(text + "\n[secure]\nthreshold = 3\nclip = 30.0\n")
+    file = study / f"{example.HOSPITALS[0][0]}.toml"
+    file.write_text(file.read_text().replace("maximal_norm = 50.0", "maximal_norm = 1e-6"))
+    folder = play(study, monkeypatch)
+    assert feddr.History.from_csv(folder / "history.csv").last.round == 1
+    assert '"kind": "train"' not in (study / "node-0" / "audit" / "log.jsonl").read_text()
+    assert '"kind": "train"' in (study / "node-1" / "audit" / "log.jsonl").read_text()
 
 
 def pooled(study: Path) -> feddr.FederatedData:

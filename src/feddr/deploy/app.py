@@ -29,7 +29,9 @@ def client_app(path: Path) -> ClientApp:
         return read_rows(site, experiment.schema)
 
     problem = experiment.table.problem(rows)
-    return flower.client_app(problem, experiment.algorithm, experiment.local, experiment=experiment.digest)
+    return flower.client_app(
+        problem, experiment.algorithm, experiment.local, experiment=experiment.digest, secure=experiment.secure
+    )
 
 
 def server_app(path: Path) -> ServerApp:

@@ -3,6 +3,7 @@
 The file goes to every node, and nothing else: what is computed there follows from it and from the version of feddr.
 """
 
+import dataclasses
 import hashlib
 import inspect
 import json
@@ -16,6 +17,7 @@ from feddr.algorithms import Algorithm, Asynchronous
 from feddr.config import ConfigError, read
 from feddr.config.build import make
 from feddr.config.components import Component, argument, part
+from feddr.flower import private, secure_round
 from feddr.flower.federation import Federation
 from feddr.flower.settings import Settings
 from feddr.flower.shared_table import SharedTable
@@ -23,6 +25,7 @@ from feddr.local import LocalSolver
 from feddr.models import Model, linear, mlp, softmax
 from feddr.preparation import Preparation
 from feddr.sampling import Sampling
+from feddr.secure import SecureAggregation
 from feddr.sites import TableSchema
 from feddr.validation.messages import hint
 
@@ -38,6 +41,7 @@ SCALARS: Mapping[str, Any] = {
     "init_seed": int,
     "weights": Literal["uniform", "samples"],
     "evaluation": Literal["nodes", "none"],
+    "metrics": Sequence[str],
     "precision": Literal["float32", "float64"],
     "evaluate_every": int,
     "deadline": float | None,
@@ -96,7 +100,7 @@ class TableExperiment:
     raw: Mapping[str, Any]
 
     def __post_init__(self) -> None:
-        raw, known = self.raw, [*SCALARS, "table", "model", *PARTS]
+        raw, known = self.raw, [*SCALARS, "table", "model", "secure", *PARTS]
         for key in raw:
             if key not in known:
                 has = ", ".join(known)
@@ -111,6 +115,9 @@ class TableExperiment:
             self.settings.check(self.algorithm, self.federation.clients)
             self.sampling.check(self.federation.clients)
             _ = self.local, self.schema
+            private.check(self.algorithm, self.federation.evaluation)
+            if self.secure is not None:
+                secure_round.check(self.secure, self.federation, self.algorithm, self.sampling, self.settings)
         except ConfigError:
             raise
         except ValueError as error:
@@ -175,12 +182,37 @@ class TableExperiment:
         return made
 
     @property
+    def secure(self) -> SecureAggregation | None:
+        """How uploads are hidden in a sum; None where they are not."""
+        raw = self.raw.get("secure")
+        if raw is None:
+            return None
+        known = {field.name: field.type for field in dataclasses.fields(SecureAggregation)}
+        if not isinstance(raw, dict) or "threshold" not in raw:
+            raise ConfigError(
+                f"secure must be a table with a threshold, got {raw!r}; write [secure] and threshold = 3."
+            )
+        for key in raw:
+            if key not in known:
+                raise ConfigError(f"secure.{key} is not a setting of secure rounds; it has {', '.join(known)}.")
+        try:
+            return SecureAggregation(**raw)
+        except (TypeError, ValueError) as error:
+            raise ConfigError(f"secure.{error}") from None
+
+    @property
     def federation(self) -> Federation:
-        """What the server knows of the problem."""
+        """What the server knows of the problem; nodes tell metrics unless uploads are hidden or private."""
         g = self._part("g") if "g" in self.raw else None
-        weights, evaluation = self._scalar("weights", "samples"), self._scalar("evaluation", "nodes")
+        hidden = "secure" in self.raw or getattr(self.algorithm, "privacy", None) is not None
+        evaluation = self._scalar("evaluation", "none" if hidden else "nodes")
         return Federation(
-            self.table, self._scalar("sites", 0), g, weights, evaluation="nodes" if evaluation == "nodes" else None
+            self.table,
+            self._scalar("sites", 0),
+            g,
+            self._scalar("weights", "samples"),
+            evaluation="nodes" if evaluation == "nodes" else None,
+            metrics=self._scalar("metrics", ()),
         )
 
     @property
@@ -195,7 +227,7 @@ class TableExperiment:
             *("ttl", "stop_when"),
         )
         chosen = {name: self._scalar(name, None) for name in names if name in self.raw}
-        return Settings(**{"evaluate_every": 5, "patience": PATIENCE, **chosen}, rounds=rounds)
+        return Settings(**{"evaluate_every": 5, "patience": PATIENCE, **chosen}, rounds=rounds, secure=self.secure)
 
     @property
     def _table(self) -> dict[str, Any]:
