@@ -28,10 +28,10 @@ NAMES = (
 )
 ASYNC = {"name": "AsyncFedDR", "eta": 1}
 CLOCK: dict[str, Any] = {"engine": "clock", "updates": 5}
-FEDDR_HAS = "algorithm.etta is not a setting of FedDR; it has eta, alpha, init, start, mean, upload, download."
+FEDDR_HAS = "algorithm.etta is not a setting of FedDR; it has eta, alpha, init, start, mean, upload, download, privacy."
 REFUSALS: list[tuple[dict[str, Any], str]] = [
     ({"algorithm": {"name": "FedDR", "etta": 1}}, FEDDR_HAS + " Did you mean eta?"),
-    ({"algorithm": {"name": "FedAvg", "eta": 1}}, "algorithm.eta is not a setting of FedAvg; it has upload, download."),
+    ({"algorithm": {"name": "FedAvg", "eta": 1}}, "algorithm.eta is not a setting of FedAvg; it has upload, download, privacy."),
     ({"algorithm": {"name": "feddr"}}, f'algorithm.name must be one of {NAMES}, got "feddr". Did you mean FedDR?'),
     ({"algorithm": {"eta": 1}}, f"algorithm.name is missing; it is one of {NAMES}."),
     ({"algorithm": {"name": "FedPD"}}, "algorithm.eta is missing; FedPD needs it."),
@@ -171,7 +171,7 @@ WRONG_OVERRIDES = [
     ("algorithm.FedProx.mu=3", "algorithm.FedProx.mu is a setting of none of FedDR, FedPD."),
     (
         "algorithm.FedPD.alpha=3",
-        "algorithm.FedPD.alpha is not a setting of FedPD; it has eta, start, upload, download.",
+        "algorithm.FedPD.alpha is not a setting of FedPD; it has eta, start, upload, download, privacy.",
     ),
     ("rounds=5\nseed=3", 'rounds must be a whole number, got "5\\nseed=3".'),
 ]
