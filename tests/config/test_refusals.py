@@ -31,7 +31,10 @@ CLOCK: dict[str, Any] = {"engine": "clock", "updates": 5}
 FEDDR_HAS = "algorithm.etta is not a setting of FedDR; it has eta, alpha, init, start, mean, upload, download, privacy."
 REFUSALS: list[tuple[dict[str, Any], str]] = [
     ({"algorithm": {"name": "FedDR", "etta": 1}}, FEDDR_HAS + " Did you mean eta?"),
-    ({"algorithm": {"name": "FedAvg", "eta": 1}}, "algorithm.eta is not a setting of FedAvg; it has upload, download, privacy."),
+    (
+        {"algorithm": {"name": "FedAvg", "eta": 1}},
+        "algorithm.eta is not a setting of FedAvg; it has upload, download, privacy.",
+    ),
     ({"algorithm": {"name": "feddr"}}, f'algorithm.name must be one of {NAMES}, got "feddr". Did you mean FedDR?'),
     ({"algorithm": {"eta": 1}}, f"algorithm.name is missing; it is one of {NAMES}."),
     ({"algorithm": {"name": "FedPD"}}, "algorithm.eta is missing; FedPD needs it."),
