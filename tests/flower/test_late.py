@@ -35,7 +35,13 @@ def run(folder: Path, late: str, method: Any = METHOD, rounds: int = 12) -> fedd
     grid = populated(
         FakeGrid(fate=slow_two), app_for(lasso(), method, feddr.local.Accelerated(tol=1e-10)), range(3), folder
     )
-    settings = {"rounds": rounds, "precision": "float64", "deadline": 10.0, "late": late, "evaluate_every": rounds}
+    settings: dict[str, Any] = {
+        "rounds": rounds,
+        "precision": "float64",
+        "deadline": 10.0,
+        "late": late,
+        "evaluate_every": rounds,
+    }
     return deploy(grid, federation_of(lasso()), method, folder, **settings)
 
 
