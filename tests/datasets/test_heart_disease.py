@@ -90,6 +90,17 @@ def test_nothing_crosses_a_hospital_or_comes_from_test_patients(tmp_path: Path) 
     assert np.array_equal(one.train.client(3)["x"], third.train.client(3)["x"])
 
 
+def test_medians_are_those_of_training_patients(tmp_path: Path) -> None:
+    va = [line(age=40 + i if i % 3 else "?", chol=200 + i) for i in range(20)]
+    before = heart_disease(write(tmp_path, va=va), validation_share=0.2)
+    column = before.features.index("chol")
+    kept = {round(240 + 50 * float(c)) - 200 for c in before.train.client(3)["x"][:, column]}
+    changed = [text if i in kept else line(age=99, chol=200 + i) for i, text in enumerate(va)]
+    after = heart_disease(write(tmp_path, va=changed), validation_share=0.2)
+    assert len(kept) == 12
+    assert np.array_equal(before.train.client(3)["x"], after.train.client(3)["x"])
+
+
 def test_patients_with_gaps_can_be_left_out(tmp_path: Path) -> None:
     folder = write(tmp_path, va=[LINE, line(chol="?"), line(thal="?"), line(chol=0)])
     assert heart_disease(folder, missing="drop", test_share=0).train.sizes.tolist() == [2, 2, 2, 3]
