@@ -46,7 +46,8 @@ const workCard = (one) => {
   const spent = workers.map((worker) => worker.seconds),
     most = Math.max(...spent),
     mean = spent.reduce((sum, value) => sum + value, 0) / spent.length,
-    top = most > 0 ? most : 1;
+    top = most > 0 ? most : 1,
+    places = Math.max(workers.length, 16); // a few workers are no wider than one of sixteen
   const high = (value) => (100 * value) / top;
   const bar = (worker, j) =>
     svg(
@@ -69,7 +70,7 @@ const workCard = (one) => {
       "svg",
       {
         class: `fares c${one.colour}`,
-        viewBox: `0 0 ${workers.length} 100`,
+        viewBox: `0 0 ${places} 100`,
         preserveAspectRatio: "none",
         role: "img",
         "aria-label": `Time that each of ${where} of ${one.label} computed: ${words}`,
