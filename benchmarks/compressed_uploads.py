@@ -45,7 +45,7 @@ class Setting(NamedTuple):
             rounds=self.rounds,
             evaluate_every=self.rounds // 20,
             seed=seed,
-            verbose=False,
+            progress=False,
         )
         return result.history.rows[-5:]
 

@@ -71,7 +71,7 @@ def _point(workload: Workload, problem: feddr.Problem, compressor: Compressor, r
             evaluate_every=rounds + 1,
             seed=SEED,
             callback=note,
-            verbose=False,
+            progress=False,
         )
     finally:
         rules.feedback, executor.upload_draw = feedback, draw

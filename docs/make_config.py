@@ -176,7 +176,6 @@ VALUES: Mapping[str, Mapping[str, Any]] = {
 
 OWN_VALUES: Mapping[tuple[str, str], Mapping[str, Any]] = {
     ("sampling", "Uniform"): {"m": 2},
-    ("delays", "Uniform"): {"low": 1.0, "high": 2.0},
 }
 """Where two components share a name."""
 

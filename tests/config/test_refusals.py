@@ -99,8 +99,11 @@ REFUSALS: list[tuple[dict[str, Any], str]] = [
     ({**CLOCK, "deadline": 0}, "deadline must be above 0, got 0.0"),
     ({**CLOCK, "deadline": 2, "algorithm": TWO[1]}, "algorithm FedPD: FedPD needs every client in every round, got d"),
     ({**CLOCK, "delays": {"name": "Fixd"}}, "delays.name must be one of Combined, Dropout, Fixed,"),
-    ({**CLOCK, "delays": {"name": "Uniform", "low": 1}}, "delays.high is missing; Uniform needs it."),
-    ({**CLOCK, "delays": {"name": "Uniform", "low": 2, "high": 1}}, "delays Uniform: UniformSpeed needs low <= high"),
+    ({**CLOCK, "delays": {"name": "UniformSpeed", "low": 1}}, "delays.high is missing; UniformSpeed needs it."),
+    (
+        {**CLOCK, "delays": {"name": "UniformSpeed", "low": 2, "high": 1}},
+        "delays UniformSpeed: UniformSpeed needs low <= high",
+    ),
     ({**CLOCK, "delays": {"name": "Fixed", "seconds": [1, 2]}}, "algorithm FedDR: Fixed needs one number of seconds"),
     ({**CLOCK, "delays": {"name": "Combined", "models": {}}}, "delays.models must be a list of tables, got {}."),
     ({**CLOCK, "delays": {"name": "Combined", "models": [{"name": "PerStep"}]}}, "delays.models.0.seconds is missing"),

@@ -146,7 +146,7 @@ ROUND_TRIPS: list[dict[str, Any]] = [
         "updates": 30,
         "concurrency": 2,
         "evaluate_every_updates": 5,
-        "delays": {"name": "Combined", "models": [{"name": "Uniform", "low": 1, "high": 2}, {"name": "Network"}]},
+        "delays": {"name": "Combined", "models": [{"name": "UniformSpeed", "low": 1, "high": 2}, {"name": "Network"}]},
     },
     {"engine": "clock", "deadline": 2.5, "delays": {"name": "Windows", "windows": [[[0, 1], [2, float("inf")]], []]}},
 ]
@@ -229,7 +229,7 @@ def test_no_setting_takes_a_value_of_a_wrong_type(kind: str, name: str, setting:
 
 
 def test_delays_are_built_for_a_clock_only() -> None:
-    models = [{"name": "Uniform", "low": 1, "high": 2}, {"name": "Dropout", "probability": 0.5, "pause": 3}]
+    models = [{"name": "UniformSpeed", "low": 1, "high": 2}, {"name": "Dropout", "probability": 0.5, "pause": 3}]
     clocked = changed(engine="clock", delays={"name": "Combined", "models": models})
     built = config.build_clock(config.parse(clocked))
     assert built == feddr.Clock(delays.Combined([delays.UniformSpeed(1.0, 2.0), delays.Dropout(0.5, 3.0)]))

@@ -180,9 +180,6 @@ def test_step_sizes_that_were_chosen_are_printed_once_unless_the_caller_wants_si
     quiet = engine(problem, algorithm, local=SGD, progress=False, **{length: 1})
     assert capsys.readouterr() == ("", "")
     assert quiet.settings == loud.settings
-    with pytest.warns(DeprecationWarning, match="verbose goes with version 0.5; use progress=False"):
-        engine(problem, algorithm, local=SGD, verbose=False, **{length: 1})
-    assert capsys.readouterr() == ("", "")
     with pytest.raises(ValueError, match=r'progress must be True, False, "words" or None, got 3\.'):
         engine(problem, algorithm, local=SGD, progress=3, **{length: 1})
 

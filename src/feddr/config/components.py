@@ -51,7 +51,7 @@ TABLE: Mapping[str, tuple[str, Sequence[str]]] = {
         "feddr.delays",
         [
             *("Combined", "Dropout", "Fixed", "LogNormal", "Network", "Pareto", "PerStep", "Periodic", "Trace"),
-            *("Uniform", "UniformSpeed", "Windows"),
+            *("UniformSpeed", "Windows"),
         ],
     ),
 }

@@ -29,9 +29,6 @@ from feddr.delays.network import Network
 from feddr.delays.speed import Fixed, LogNormal, Pareto, PerStep, UniformSpeed
 from feddr.delays.trace import Trace
 
-Uniform = UniformSpeed
-"""The name of ``UniformSpeed`` in version 0.1; it goes with version 0.3."""
-
 __all__ = [
     "Combined",
     "Delay",
@@ -45,7 +42,6 @@ __all__ = [
     "Periodic",
     "Timing",
     "Trace",
-    "Uniform",
     "UniformSpeed",
     "Windows",
 ]

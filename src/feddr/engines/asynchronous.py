@@ -54,7 +54,6 @@ def simulate_async(
     eager: bool = False,
     on_bad_client: OnBadClient = "stop",
     checkpoint: Checkpoint | str | Path | None = None,
-    verbose: bool | None = None,
     progress: ShowProgress = None,
 ) -> Result:
     """Run an asynchronous algorithm in virtual time, for a number of updates of the server.
@@ -93,7 +92,7 @@ def simulate_async(
         Called after each update; returning True ends the run there.
     eager
         Compute each job when it begins instead. The result is the same.
-    on_bad_client, checkpoint, verbose, progress
+    on_bad_client, checkpoint, progress
         As in ``simulate``, with updates for rounds. An update that is skipped counts as lost.
 
     Returns
@@ -126,9 +125,8 @@ def simulate_async(
     (5.0, 2)
     """
     updates = scalars.whole("updates", updates, 0)
-    verbose_words = speaks(progress, verbose)
     options = EngineOptions(
-        *(Uniform(1), seed, precision, evaluate_every, personal, client_memory, on_bad_client, verbose_words),
+        *(Uniform(1), seed, precision, evaluate_every, personal, client_memory, on_bad_client, speaks(progress)),
         *(metrics, per_client, stop_when),
     )
     if not isinstance(algorithm, Asynchronous):

@@ -58,7 +58,6 @@ def simulate_cluster(
     clock: Clock | None = None,
     on_bad_client: OnBadClient = "stop",
     checkpoint: Checkpoint | str | Path | None = None,
-    verbose: bool | None = None,
     progress: ShowProgress = None,
 ) -> Result:
     """Run an algorithm as ``simulate`` does, on workers of a Ray cluster; the result has the same bits.
@@ -112,7 +111,7 @@ def simulate_cluster(
     """
     options = EngineOptions(
         *(Full() if sampling is None else sampling, seed, precision, evaluate_every, personal, client_memory),
-        *(on_bad_client, speaks(progress, verbose), metrics, per_client, stop_when),
+        *(on_bad_client, speaks(progress), metrics, per_client, stop_when),
     )
     workers = None if workers is None else scalars.whole("workers", workers, 1)
     threads = None if threads is None else scalars.whole("threads", threads, 1)

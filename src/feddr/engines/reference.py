@@ -48,7 +48,6 @@ def reference(
     per_client: bool = False,
     stop_when: StopWhen | str | None = None,
     callback: Callback | None = None,
-    verbose: bool | None = None,
     progress: ShowProgress = None,
 ) -> Result:
     """Run an algorithm as ``simulate`` does, in plain loops; a problem may be PyTorch's, too.
@@ -74,7 +73,7 @@ def reference(
     rounds = scalars.whole("rounds", rounds, 0)
     options = EngineOptions(
         *(sampling, seed, precision, evaluate_every, personal),
-        verbose=speaks(progress, verbose),
+        verbose=speaks(progress),
         metrics=metrics,
         per_client=per_client,
         stop_when=stop_when,

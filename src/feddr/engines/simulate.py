@@ -45,7 +45,6 @@ def simulate(
     clock: Clock | None = None,
     on_bad_client: OnBadClient = "stop",
     checkpoint: Checkpoint | str | Path | None = None,
-    verbose: bool | None = None,
     progress: ShowProgress = None,
 ) -> Result:
     """Run an algorithm for a number of rounds.
@@ -102,8 +101,6 @@ def simulate(
     checkpoint
         Where the state is saved now and then, and whether the run resumes from there: ``Checkpoint("kept", every=10)``,
         or a folder alone; None for none.
-    verbose
-        The old switch for the words of ``progress`` alone; it goes with version 0.5.
     progress
         Whether to show what the run does: how step sizes that are "auto" were chosen, a progress bar, and why
         it ended early; the result's settings have the words in any case. False for silence, ``"words"`` for no bar;
@@ -139,7 +136,7 @@ def simulate(
     """
     options = EngineOptions(
         *(Full() if sampling is None else sampling, seed, precision, evaluate_every, personal, client_memory),
-        *(on_bad_client, speaks(progress, verbose), metrics, per_client, stop_when),
+        *(on_bad_client, speaks(progress), metrics, per_client, stop_when),
     )
 
     @contextmanager

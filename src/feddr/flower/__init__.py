@@ -63,13 +63,9 @@ from feddr.flower.server import server_app
 from feddr.flower.shared_table import SharedTable
 from feddr.storage.tensors import DamagedError
 
-Books = LedgerSnapshot
-"""The name of ``LedgerSnapshot`` in version 0.1; it goes with version 0.3."""
-
 __all__ = [
     "REASONS",
     "Abandoned",
-    "Books",
     "DamagedError",
     "Federation",
     "LedgerSnapshot",

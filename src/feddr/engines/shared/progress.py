@@ -4,7 +4,6 @@ import html
 import math
 import sys
 import time
-import warnings
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -97,18 +96,11 @@ def shown(wanted: ShowProgress, label: str, rounds: int) -> "Iterator[list[Callb
         bar.close()
 
 
-def speaks(progress: ShowProgress, verbose: bool | None) -> bool:
-    """Return whether an engine says how step sizes were chosen and why a run ended; ``verbose`` is the old switch."""
+def speaks(progress: ShowProgress) -> bool:
+    """Return whether an engine says how step sizes were chosen and why a run ended."""
     if progress not in (None, True, False, "words"):
         raise ValueError(f'progress must be True, False, "words" or None, got {progress!r}.')
-    if verbose is None:
-        return progress is not False
-    warnings.warn(
-        "verbose goes with version 0.5; use progress=False for silence, or progress='words' for words without a bar.",
-        DeprecationWarning,
-        stacklevel=3,
-    )
-    return verbose
+    return progress is not False
 
 
 def in_notebook() -> bool:
