@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from feddr.engines.shared.privacy import released
+from feddr.engines.shared.privacy import check_uploads, released
 from feddr.flower import identity
 from feddr.flower.refused import Refused
 from feddr.local import LocalSolver, Solution, Subproblem
@@ -145,13 +145,9 @@ class PrivacyWatch:
 
 def check(algorithm: Any, evaluation: Any) -> None:
     """Refuse a private method that a deployment cannot account for."""
-    privacy, name = getattr(algorithm, "privacy", None), type(algorithm).__name__
+    privacy, name = check_uploads(algorithm), type(algorithm).__name__
     if privacy is None:
         return
-    if not isinstance(privacy, SiteLevel):
-        raise ValueError(f"privacy must be a feddr.privacy.SiteLevel, got {privacy!r}; None for no privacy.")
-    if algorithm.needs_gradient:
-        raise ValueError(f"{name} sends gradients, which SiteLevel does not clip; use FedDR or FedAvg, or no privacy.")
     if privacy.sees != "uploads":
         raise ValueError(f'The server of a deployment sees uploads, got sees="{privacy.sees}"; use sees="uploads".')
     if hasattr(algorithm, "factor"):

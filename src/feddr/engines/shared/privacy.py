@@ -17,6 +17,19 @@ from feddr.privacy.site_level import NormalNoise
 from feddr.sampling import Sampling
 
 
+def check_uploads(algorithm: Any) -> SiteLevel | None:
+    """Return the privacy of a method, None without; refuse one whose uploads hold more than the released model."""
+    privacy = getattr(algorithm, "privacy", None)
+    if privacy is None:
+        return None
+    if not isinstance(privacy, SiteLevel):
+        raise ValueError(f"privacy must be a feddr.privacy.SiteLevel, got {privacy!r}; None for no privacy.")
+    if algorithm.needs_gradient:
+        name = type(algorithm).__name__
+        raise ValueError(f"{name} sends gradients, which SiteLevel does not clip; use FedDR or FedAvg, or no privacy.")
+    return privacy
+
+
 def check(algorithm: Any, problem: HasRegulariser, sampling: Sampling, local: LocalSolver) -> None:
     """Refuse a private method of which it is not known what its uploads tell.
 
@@ -26,13 +39,9 @@ def check(algorithm: Any, problem: HasRegulariser, sampling: Sampling, local: Lo
         Where uploads hold more of the data than the released model, step sizes follow from the data, or the adversary
         is to see the models alone and clients remember what they have sent.
     """
-    privacy, name = getattr(algorithm, "privacy", None), type(algorithm).__name__
+    privacy, name = check_uploads(algorithm), type(algorithm).__name__
     if privacy is None:
         return
-    if not isinstance(privacy, SiteLevel):
-        raise ValueError(f"privacy must be a feddr.privacy.SiteLevel, got {privacy!r}; None for no privacy.")
-    if algorithm.needs_gradient:
-        raise ValueError(f"{name} sends gradients, which SiteLevel does not clip; use FedDR or FedAvg, or no privacy.")
     if local.certified and "auto" in (getattr(algorithm, "eta", None), getattr(algorithm, "alpha", None)):
         raise ValueError(
             f'With {type(local).__name__} "auto" looks at the curvature of the data, which nothing hides; give {name} '
