@@ -85,3 +85,14 @@ def test_methods_that_cannot_use_them_refuse(method: Any, deadline: float | None
     Settings(late="drop", deadline=None).check(method, 3)
     with pytest.raises(ValueError, match="late must be one of drop, count, got 'later'"):
         Settings(late="later")
+
+
+@pytest.mark.parametrize("delay", [1.0, 5.0, 12.0, 90.0])
+def test_how_late_an_answer_is_seen_grows_with_its_time(tmp_path: Path, delay: float) -> None:
+    """The server looks often while little time has passed, and once a second in the end."""
+    local = feddr.local.Accelerated(tol=1e-10)
+    grid = populated(FakeGrid(fate=lambda *_: Fate(delay)), app_for(lasso(), METHOD, local), range(3), tmp_path)
+    deploy(grid, federation_of(lasso()), METHOD, tmp_path, rounds=2, precision="float64")
+    seconds = [line["seconds"] for line in events(tmp_path, "accepted")]
+    assert len(seconds) == 6
+    assert all(delay <= one <= delay + min(0.1 + 0.05 * delay, 1.0) + 0.001 for one in seconds)

@@ -7,6 +7,7 @@ The modules::
     finding         the result of one check
     server          a supervised SuperLink; gate limits what the network may reach of it
     gate            the access control in front of the SuperLink
+    long_poll       a node that asks for work is answered when there is some, not every three seconds
     node            a supervised SuperNode
     supervise       restart with growing pauses (retry with back-off), and a clean stop
     events          the log of a supervised process, one line of JSON for each event

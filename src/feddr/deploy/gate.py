@@ -14,6 +14,8 @@ import sys
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from typing import Any
 
+from feddr.deploy.long_poll import LongPoll
+
 Scope = MutableMapping[str, Any]
 App = Callable[[Scope, Any, Callable[[MutableMapping[str, Any]], Awaitable[None]]], Awaitable[None]]
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -61,14 +63,14 @@ def networks(texts: Sequence[str]) -> list[Network]:
 
 
 def install(trusted: Sequence[Network]) -> None:
-    """Put the gate before everything else that the SuperLink serves."""
+    """Put the gate, and the long polling of nodes behind it, before everything else that the SuperLink serves."""
     from flwr.superlink import extensions
     from starlette.middleware import Middleware
 
     inner = extensions.get_middleware  # an AttributeError in another version of Flower keeps the SuperLink shut
 
     def get_middleware() -> tuple[Middleware, ...]:
-        return (Middleware(Gate, trusted=trusted), *inner())
+        return (Middleware(Gate, trusted=trusted), Middleware(LongPoll), *inner())
 
     extensions.get_middleware = get_middleware
 

@@ -30,6 +30,8 @@ from feddr.sampling import Sampling
 FIRST_WAIT, LONGEST_WAIT = 0.1, 1.0
 """Seconds between looks for replies: the first while something happens, growing to the second while nothing does."""
 
+GROWTH = 1.05
+"""Each wait is so much longer than the last; after t seconds of silence it is about 0.1 + 0.05 t."""
 
 HOPELESS = 5
 """Failures in a row of every client that is there, and never a success, after which the run ends."""
@@ -174,7 +176,7 @@ class Deployment:
                 "nodes, and submit the run again under the same name."
             )
         self.clock.sleep(self._interval)
-        self._interval = min(1.5 * self._interval, LONGEST_WAIT)
+        self._interval = min(GROWTH * self._interval, LONGEST_WAIT)
 
     def step(self, order: Sequence[int] | None = None) -> None:
         """Aggregate, go to the next version, and add a row to the history if it is to have one."""
