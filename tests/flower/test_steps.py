@@ -140,12 +140,12 @@ def test_the_books_say_which_step_sizes_a_run_has(tmp_path: Path) -> None:
     run(tmp_path, feddr.FedDR())
     books = flower.read_run(place(tmp_path))
     np.testing.assert_allclose(books.step_sizes["eta"], AUTO)
-    assert books.step_sizes["alpha"] == 1.1
+    assert books.step_sizes["alpha"] == 1.05
     assert books.weights == uneven().client_weights.tolist()
     words = json.loads((place(tmp_path) / "settings.json").read_text())["step_sizes"]
     assert "alpha = 1.05; eta_i = 20 T (T_i / T)^0.75, from 6.578 to 11.06" in words
     (event,) = events(tmp_path, "step_sizes")
-    assert (event["words"], event["eta"], event["alpha"]) == (words, books.step_sizes["eta"], 1.1)
+    assert (event["words"], event["eta"], event["alpha"]) == (words, books.step_sizes["eta"], 1.05)
     assert [event["work"] for event in events(tmp_path, "node")] == pytest.approx(LENGTHS)
 
 
