@@ -125,7 +125,7 @@ CLOCK = toml(
     'name = "FedBuff"\nbuffer = 4',
     name="clock",
     more='engine = "clock"\nevaluate_every = 1\nupdates = 12\nevaluate_every_updates = 4',
-    tables='[delays]\nname = "Uniform"\nlow = 1.0\nhigh = 2.0',
+    tables='[delays]\nname = "UniformSpeed"\nlow = 1.0\nhigh = 2.0',
 )
 
 
