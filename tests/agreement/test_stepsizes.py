@@ -33,16 +33,20 @@ def iterates(problem: feddr.Problem, algorithm: Algorithm, **arguments: Any) -> 
     return seen
 
 
-@pytest.mark.parametrize("alpha", [1.1, 1.5, 2.0])
-def test_alpha_is_the_momentum_of_short_local_work(regression_data: feddr.FederatedData, alpha: float) -> None:
-    """With one step from xbar and eta beyond all bounds: s := (2 - alpha) s + d, xbar := xbar + s + d."""
+@pytest.mark.parametrize("mean", ["all", "active"])
+@pytest.mark.parametrize(("alpha", "decay"), [(1.1, None), (1.5, None), (2.0, None), (1.6, 4.0)])
+def test_alpha_is_the_momentum_of_short_local_work(
+    regression_data: feddr.FederatedData, alpha: float, decay: float | None, mean: str
+) -> None:
+    """With one step from xbar and eta beyond all bounds: s := (2 - alpha_k) s + d, xbar := xbar + s + d."""
     problem = feddr.Problem(squares, regression_data, np.ones(6), weights="samples")
-    lr, algorithm = 0.05, feddr.FedDR(eta=1e13, alpha=alpha)
+    lr, algorithm = 0.05, feddr.FedDR(eta=1e13, alpha=alpha, alpha_decay=decay, mean=mean)
     seen = iterates(problem, algorithm, local=feddr.local.SGD(lr=lr, batch_size=None), rounds=30)
     xbar, s = np.ones(6), np.zeros(6)
-    for found in seen[1:]:
+    for k, found in enumerate(seen[1:]):
         d = -lr * problem.gradient(xbar)
-        s = (2 - alpha) * s + d
+        relaxation = alpha if decay is None else 1 + (alpha - 1) / (1 + k / decay) ** 2
+        s = (2 - relaxation) * s + d
         xbar = xbar + s + d
         assert np.max(np.abs(found - xbar)) < 1e-11
 
@@ -51,7 +55,7 @@ def test_an_alpha_below_one_amplifies_and_is_warned_of(regression_data: feddr.Fe
     problem = feddr.Problem(squares, regression_data, np.zeros(6))
     local = feddr.local.SGD(lr=0.01, batch_size=None)
     with pytest.warns(
-        StepSizeWarning, match=r"at least 1.*got 0.7.*momentum 2 - alpha = 1.3.*Leave alpha out, which takes 1.05 here"
+        StepSizeWarning, match=r"at least 1.*got 0.7.*momentum 2 - alpha = 1.3.*Leave alpha out, which takes 1.1 here"
     ):
         last = feddr.simulate(
             problem, feddr.FedDR(eta=1e6, alpha=0.7), local=local, rounds=15, evaluate_every=15
@@ -98,14 +102,15 @@ def test_own_step_sizes_are_one_step_size_in_another_metric(weights: str, init: 
         assert np.max(np.abs(a - b)) < (1e-9 if init != "joining" else 2e-2)
 
 
+@pytest.mark.parametrize("decay", [None, 3.0])
 @pytest.mark.parametrize("init", ["lazy", "full", "joining"])
 def test_the_mean_of_active_clients_is_that_of_all_when_everybody_takes_part(
-    regression_data: feddr.FederatedData, init: str
+    regression_data: feddr.FederatedData, init: str, decay: float | None
 ) -> None:
     problem = feddr.Problem(squares, regression_data, np.ones(6), feddr.prox.L1(0.05), "samples")
     local = feddr.local.SGD(lr=0.02, epochs=2, batch_size=4)
     everyone, active = (
-        iterates(problem, feddr.FedDR(ETAS, 1.3, init=init, mean=mean), local=local, rounds=20)
+        iterates(problem, feddr.FedDR(ETAS, 1.3, init=init, mean=mean, alpha_decay=decay), local=local, rounds=20)
         for mean in ("all", "active")
     )
     assert max(np.max(np.abs(a - b)) for a, b in zip(everyone, active, strict=True)) < 1e-12
@@ -170,16 +175,20 @@ def synchronous(problem: feddr.Problem, eta: Any, init: str) -> feddr.Result:
     )
 
 
-def active(problem: feddr.Problem, eta: Any, init: str) -> feddr.Result:
+def active(problem: feddr.Problem, eta: Any, init: str, decay: float | None = None) -> feddr.Result:
     return feddr.simulate(
         problem,
-        feddr.FedDR(eta=eta, alpha=1.2, init=init, mean="active"),
+        feddr.FedDR(eta=eta, alpha=1.2, init=init, mean="active", alpha_decay=decay),
         local=feddr.local.Accelerated(tol=1e-11),
         sampling=feddr.sampling.Uniform(3),
         rounds=1500,
         precision="float64",
         evaluate_every=1500,
     )
+
+
+def decaying(problem: feddr.Problem, eta: Any, init: str) -> feddr.Result:
+    return active(problem, eta, init, decay=100.0)
 
 
 def asynchronous(problem: feddr.Problem, eta: Any, init: str) -> feddr.Result:
@@ -194,14 +203,14 @@ def asynchronous(problem: feddr.Problem, eta: Any, init: str) -> feddr.Result:
     )
 
 
-QUICK = ((synchronous, "l1"), (active, "simplex"), (asynchronous, "l1"))
+QUICK = ((synchronous, "l1"), (active, "simplex"), (decaying, "l1"), (asynchronous, "l1"))
 """A penalty and a constraint; ``make test-slow`` has the others."""
 
 CASES = [
     pytest.param(
         engine, name, id=f"{engine.__name__}-{name}", marks=[] if (engine, name) in QUICK else pytest.mark.slow
     )
-    for engine in (synchronous, active, asynchronous)
+    for engine in (synchronous, active, decaying, asynchronous)
     for name in REGULARISERS
 ]
 
@@ -220,7 +229,7 @@ def test_own_step_sizes_reach_the_pooled_solution(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("init", ["full", "joining"])
-@pytest.mark.parametrize("engine", [synchronous, active, asynchronous])
+@pytest.mark.parametrize("engine", [synchronous, active, decaying, asynchronous])
 def test_the_limit_is_that_of_one_step_size(
     regression_data: feddr.FederatedData, init: str, engine: Callable[..., feddr.Result]
 ) -> None:
@@ -243,7 +252,7 @@ def test_where_local_work_starts_does_not_change_the_limit(regression_data: fedd
 def test_local_work_starts_where_it_is_told() -> None:
     rules = feddr.FedDR(eta=1.0, alpha=1.0), feddr.FedDR(eta=1.0, alpha=1.0, start="own")
     x, xbar = np.ones(3), np.zeros(3)
-    c = feddr.algorithms.feddr.FedDRClient(x, x, x)
+    c = feddr.algorithms.feddr.FedDRClient(x, x, x, np.zeros(()))
     at_xbar, at_own = (one.subproblem(c, xbar) for one in rules)
     assert (at_xbar.start is xbar, at_own.start is x) == (True, True)
     assert np.array_equal(np.asarray(at_xbar.center), np.asarray(at_own.center))

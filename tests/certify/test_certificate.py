@@ -100,6 +100,8 @@ def test_step_sizes_outside_the_theory_are_named() -> None:
     assert not too_long.certified
     over_relaxed = certificate(run(problem, safe(problem, alpha=2.0)))
     assert "relaxation alpha" in failing(over_relaxed)
+    decaying = certificate(run(problem, replace(safe(problem), alpha_decay=5.0)))
+    assert failing(decaying) == {"alpha_decay"}
     joining = certificate(run(problem, safe(problem, init="joining"), sampling=feddr.sampling.Uniform(2)))
     assert failing(joining) == {"start"}
     finished = run(problem, safe(problem))

@@ -83,7 +83,7 @@ def rewrite(path: Path, **changes: Any) -> None:
 
 
 STRANGERS = [
-    ({"format": 3, "feddr": "9.0"}, "has format 3, this version of feddr reads format 2; it was written by feddr 9.0"),
+    ({"format": 4, "feddr": "9.0"}, "has format 4, this version of feddr reads format 3; it was written by feddr 9.0"),
     ({"settings": {**SETTINGS, "seed": 4}}, "belongs to another run: it has seed = 4, this run has 3"),
     ({"settings": {"seed": 3}}, r"belongs to another run: it has local = None, this run has SGD\(lr=0.1\)"),
     ({"files": {"../../secret": {"bytes": 1, "sha256": ""}}}, r"lists a file that is none of a checkpoint, '\.\./\.\."),

@@ -28,7 +28,10 @@ NAMES = (
 )
 ASYNC = {"name": "AsyncFedDR", "eta": 1}
 CLOCK: dict[str, Any] = {"engine": "clock", "updates": 5}
-FEDDR_HAS = "algorithm.etta is not a setting of FedDR; it has eta, alpha, init, start, mean, upload, download, privacy."
+FEDDR_HAS = (
+    "algorithm.etta is not a setting of FedDR; it has eta, alpha, init, start, mean, upload, download, privacy, "
+    "alpha_decay."
+)
 REFUSALS: list[tuple[dict[str, Any], str]] = [
     ({"algorithm": {"name": "FedDR", "etta": 1}}, FEDDR_HAS + " Did you mean eta?"),
     (

@@ -163,8 +163,10 @@ def test_a_saved_run_can_be_read_back(problem: feddr.Problem, tmp_path: Path) ->
     assert np.array_equal(model["layer0.weight"], result.params["layer0"]["weight"])
     assert feddr.History.from_csv(folder / "history.csv").last.F == result.history.last.F
     settings = json.loads((folder / "settings.json").read_text())
-    assert settings["algorithm"] == "FedDR(eta=1.0, alpha=1.05, init='joining', start='xbar', mean='active')"
-    assert settings["step_sizes"] == "alpha = 1.05."
+    assert settings["algorithm"] == (
+        "FedDR(eta=1.0, alpha=1.1, init='joining', start='xbar', mean='active', alpha_decay=10.0)"
+    )
+    assert settings["step_sizes"] == "alpha = 1.1, falling to 1 with alpha_decay = 10."
     assert (folder / "curves.png").stat().st_size > 10_000
 
 

@@ -89,7 +89,7 @@ def test_step_sizes_of_their_own_need_no_length_of_work(tmp_path: Path) -> None:
 
 
 def test_the_server_warns_of_an_alpha_that_amplifies(tmp_path: Path) -> None:
-    with pytest.warns(StepSizeWarning, match=r"alpha should be at least 1.*Leave alpha out, which takes 1[.]05 here"):
+    with pytest.warns(StepSizeWarning, match=r"alpha should be at least 1.*Leave alpha out, which takes 1[.]1 here"):
         run(tmp_path, feddr.FedDR(alpha=0.9), rounds=1)
 
 
@@ -111,7 +111,7 @@ def test_a_run_says_whom_it_waits_for(tmp_path: Path, monkeypatch: pytest.Monkey
     assert "waiting for clients [1]; look at" in said[0]
     grid.add(1, app_for(lasso(), feddr.FedDR(), LOCAL), tmp_path / "disk-1")
     deploy(grid, federation_of(lasso()), feddr.FedDR(), tmp_path, rounds=1)
-    assert said[-1].startswith("FedDR: alpha = 1.05; eta_i = 20 T")
+    assert said[-1].startswith("FedDR: alpha = 1.1, falling to 1 with alpha_decay = 10; eta_i = 20 T")
 
 
 def asked(method: Any, **changes: Any) -> tuple[Node, TaskHeader]:
@@ -132,6 +132,7 @@ def asked(method: Any, **changes: Any) -> tuple[Node, TaskHeader]:
         precision="float64",
         eta=0.5,
         alpha=1.2,
+        alpha_decay=math.nan,
     )
     return Node.open(lambda *_: parts(lasso())(1), method, LOCAL, None, context), dataclasses.replace(task, **changes)
 
@@ -143,6 +144,7 @@ def asked(method: Any, **changes: Any) -> tuple[Node, TaskHeader]:
         (feddr.FedDR(eta=ETAS), {"eta": math.nan}, "positive step size, got eta=nan"),
         *[(feddr.FedDR(), {"alpha": a}, r"in \(0, 2\], got alpha=") for a in (math.nan, 0.0, -1.0, 2.5, math.inf)],
         (feddr.FedDR(eta=0.5), {"alpha": math.nan}, r"in \(0, 2\], got alpha=nan"),
+        *[(feddr.FedDR(), {"alpha_decay": a}, "positive alpha_decay, or NaN, got ") for a in (0.0, -1.0)],
         (feddr.FedDR(eta=0.5, alpha=1.2), {"rules": "other"}, "the same algorithm and the same start"),
     ],
 )

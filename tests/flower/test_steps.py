@@ -92,7 +92,7 @@ def test_rounds_equal_the_reference(tmp_path: Path, method: feddr.FedDR) -> None
         balanced(tmp_path, method)
 
 
-def by_arrival(log: list[dict[str, Any]], etas: Any, alpha: float, init: str) -> Any:
+def by_arrival(log: list[dict[str, Any]], etas: Any, alpha: float, decay: float, init: str) -> Any:
     """Return xbar of Algorithm 2, written out for this problem, with the arrivals that the log has."""
     solve = PlainClients(uneven(), LOCAL, np.dtype(np.float64))
     w, etas = uneven().client_weights, np.array(etas)
@@ -107,7 +107,8 @@ def by_arrival(log: list[dict[str, Any]], etas: Any, alpha: float, init: str) ->
             i, xbar = event["client"], models[event["version"]]
             if i not in heard and init != "lazy":
                 x[i] = y[i] = xbar
-            y[i] = y[i] + alpha * (xbar - x[i])
+            relaxation = 1 + (alpha - 1) / (1 + heard.count(i) / decay) ** 2
+            y[i] = y[i] + relaxation * (xbar - x[i])
             sub = Subproblem(start=xbar, center=y[i], eta=float(etas[i]), last=x[i])
             rng = client_rng(3, i, heard.count(i))
             x[i] = solve(i, sub, rng, event["version"] + 1, 1.0).x
@@ -132,7 +133,7 @@ def test_an_asynchronous_run_is_algorithm_2_in_the_order_of_arrival(tmp_path: Pa
     log = [event for event in events(tmp_path) if event["event"] in ("accepted", "step")]
     assert {event["client"] for event in log if event["event"] == "accepted"} == {0, 1, 2}
     etas = AUTO if eta == "auto" else eta
-    assert distance(xbar_of(tmp_path), by_arrival(log, etas, 1.2, init)) < 1e-12
+    assert distance(xbar_of(tmp_path), by_arrival(log, etas, 1.2, 10.0, init)) < 1e-12
     balanced(tmp_path, method, etas)
 
 
@@ -140,12 +141,13 @@ def test_the_books_say_which_step_sizes_a_run_has(tmp_path: Path) -> None:
     run(tmp_path, feddr.FedDR())
     books = flower.read_run(place(tmp_path))
     np.testing.assert_allclose(books.step_sizes["eta"], AUTO)
-    assert books.step_sizes["alpha"] == 1.05
+    assert (books.step_sizes["alpha"], books.step_sizes["alpha_decay"]) == (1.1, 10.0)
     assert books.weights == uneven().client_weights.tolist()
     words = json.loads((place(tmp_path) / "settings.json").read_text())["step_sizes"]
-    assert "alpha = 1.05; eta_i = 20 T (T_i / T)^0.75, from 6.578 to 11.06" in words
+    assert words.startswith("alpha = 1.1, falling to 1 with alpha_decay = 10; eta_i = 20 T")
+    assert "(T_i / T)^0.75, from 6.578 to 11.06" in words
     (event,) = events(tmp_path, "step_sizes")
-    assert (event["words"], event["eta"], event["alpha"]) == (words, books.step_sizes["eta"], 1.05)
+    assert (event["words"], event["eta"], event["alpha"]) == (words, books.step_sizes["eta"], 1.1)
     assert [event["work"] for event in events(tmp_path, "node")] == pytest.approx(LENGTHS)
 
 
@@ -194,8 +196,8 @@ def test_a_resumed_run_has_the_numbers_that_it_began_with(tmp_path: Path) -> Non
     greetings = [fields(message) for message in grid.sent if message.metadata.message_type == "query"]
     assert [(one["samples"], one["work"]) for one in greetings] == [(False, False)] * 3
     tasks = [fields(message) for message in grid.sent if message.metadata.message_type == "train"]
-    assert {task["client"]: (task["eta"], task["alpha"]) for task in tasks} == {
-        i: (eta, 1.05) for i, eta in enumerate(before["eta"])
+    assert {task["client"]: (task["eta"], task["alpha"], task["alpha_decay"]) for task in tasks} == {
+        i: (eta, 1.1, 10.0) for i, eta in enumerate(before["eta"])
     }
     assert flower.read_run(place(tmp_path)).step_sizes == before
     assert "step_sizes" in json.loads((place(tmp_path) / "settings.json").read_text())

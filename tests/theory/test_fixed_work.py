@@ -50,11 +50,13 @@ def test_the_rule(regression_data: feddr.FederatedData) -> None:
         result = engine(problem, feddr.FedDR(), local=solver, rounds=2)
         chosen: Any = result.algorithm
         assert chosen.eta == pytest.approx(tuple(expected))
-        assert (chosen.alpha, chosen.init, chosen.mean) == (1 + fixed_work.A, "joining", "active")
-        assert result.settings["step_sizes"].startswith(f"alpha = {1 + fixed_work.A:g}; eta_i = ")
+        assert (chosen.alpha, chosen.alpha_decay) == (1 + fixed_work.A, fixed_work.DECAY)
+        assert (chosen.init, chosen.mean) == ("joining", "active")
+        assert result.settings["step_sizes"].startswith("alpha = 1.1, falling to 1 with alpha_decay = 10; eta_i = ")
     asynchronous: Any = feddr.simulate_async(problem, feddr.AsyncFedDR(), local=solver, updates=2).algorithm
     assert asynchronous.eta == chosen.eta
     assert (asynchronous.alpha, asynchronous.mean) == (fixed_work.ALPHA_ASYNCHRONOUS, "all")
+    assert asynchronous.alpha_decay == fixed_work.DECAY
     some: Any = feddr.simulate(
         problem, feddr.FedDR(), local=solver, sampling=feddr.sampling.Uniform(2), rounds=1
     ).algorithm
@@ -66,8 +68,10 @@ def test_what_is_given_stays(regression_data: feddr.FederatedData) -> None:
     problem, solver = feddr.Problem(squares, regression_data, np.zeros(6)), local.SGD(lr=0.1)
     first: Any = feddr.simulate(problem, feddr.FedDR(eta=3.0), local=solver, rounds=1).algorithm
     second: Any = feddr.simulate(problem, feddr.FedDR(alpha=1.7), local=solver, rounds=1).algorithm
-    assert (first.eta, first.alpha) == (3.0, 1 + fixed_work.A)
-    assert (len(second.eta), second.alpha) == (5, 1.7)
+    slower: Any = feddr.simulate(problem, feddr.FedDR(alpha_decay=70.0), local=solver, rounds=1).algorithm
+    assert (first.eta, first.alpha, first.alpha_decay) == (3.0, 1 + fixed_work.A, fixed_work.DECAY)
+    assert (len(second.eta), second.alpha, second.alpha_decay) == (5, 1.7, None)
+    assert (slower.alpha, slower.alpha_decay) == (1 + fixed_work.A, 70.0)
     third = feddr.simulate(problem, feddr.FedDR(eta=3.0, alpha=1.7), local=solver, rounds=1)
     assert "step_sizes" not in third.settings
 

@@ -24,7 +24,7 @@ class AsyncFedDR(FedDR):
 
     Parameters
     ----------
-    eta, init, start, mean, upload, download
+    eta, alpha_decay, init, start, mean, upload, download
         As in ``FedDR``; the mean is over all clients.
     alpha
         Relaxation; the theory asks for alpha < 1, and for less where updates are stale

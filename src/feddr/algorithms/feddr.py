@@ -1,8 +1,8 @@
 """FedDR: randomised Douglas-Rachford splitting (Tran-Dinh, Pham, Phan and Nguyen 2021, Algorithm 1)."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
-from typing import ClassVar, Literal, NamedTuple, Self
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 
@@ -21,11 +21,12 @@ MEANS = ("all", "active")
 
 
 class FedDRClient(NamedTuple):
-    """State of a client: its model x_i, its residual y_i, and xhat_i, what the server counts for it."""
+    """State of a client: its model x_i, its residual y_i, xhat_i, what the server counts for it, and its updates."""
 
     x: Tree
     y: Tree
     xhat: Tree
+    updates: Any
 
 
 class FedDRServer(NamedTuple):
@@ -41,12 +42,18 @@ class FedDRServer(NamedTuple):
         Sum of the mean's weights v_i over the clients that it counts.
     share
         Sum of the problem's weights w_i over the same clients.
+    models
+        With ``mean="active"`` the mean of the active clients' models, else an empty tree.
+    updates
+        With ``mean="active"`` how many updates a client of the mean has made, on average.
     """
 
     xtilde: Tree
     xbar: Tree
     weight: float
     share: float
+    models: Tree = ()
+    updates: float = 0.0
 
 
 @dataclass(frozen=True, repr=False)
@@ -65,10 +72,12 @@ class FedDR(Uploading):
     of their own v_i is proportional to w_i / eta_i, and eta = 1 / sum_i (w_i / eta_i).
 
     That is ``mean="all"``, Algorithm 1, in which a client that is absent counts with its last x_i. With
-    ``mean="active"`` only the part of 2 x_i - y_i that holds what the client has learnt of f_i is remembered:
+    ``mean="active"`` the part of 2 x_i - y_i that holds what a client has learnt of f_i is remembered for everybody,
+    and the models are those of the active clients, whose mean is m:
 
-        xhat_i := alpha x_i - y_i
-        xbar   := prox_{eta g}(xtilde + (2 - alpha) mean over active clients of x_i, weighted by v_i)
+        xhat_i := x_i - y_i
+        m      := xbar + mean over active clients of (xhat_i - its previous value) + (alpha - 1) (xbar - m)
+        xbar   := prox_{eta g}(xtilde + m)
 
     The two are the same when everybody takes part, and have the same fixed points. With alpha = 1, g = 0 and one step
     size the second is FedDyn.
@@ -92,6 +101,10 @@ class FedDR(Uploading):
         Where the local solver starts: ``"xbar"``, at the model that the client was sent, or ``"own"``, at the client's
         last model x_i, as the authors' code does. With an exact prox it makes no difference; with a fixed amount of
         work ``"xbar"`` gives the better global model (docs/WHY.md).
+    alpha_decay
+        After how many of a client's updates alpha - 1 has become a quarter: its relaxation after k updates is
+        1 + (alpha - 1) / (1 + k / alpha_decay)^2. None: alpha stays as it is, unless it is ``"auto"``, which chooses
+        this, too. The theorems ask for None.
     mean
         Whose models x_i the server averages: ``"all"``, everybody's last ones, for which there are theorems, or those
         of the ``"active"`` clients, which does not hold xbar back at old models. ``"auto"``: the second with a local
@@ -125,6 +138,7 @@ class FedDR(Uploading):
     init: str = "auto"
     start: str = "xbar"
     mean: str = "auto"
+    alpha_decay: float | None = field(default=None, kw_only=True)
 
     composite: ClassVar[bool] = True
     partial: ClassVar[bool] = True
@@ -142,6 +156,12 @@ class FedDR(Uploading):
             raise ValueError(f'eta must be positive, one such number for each client, or "auto", got {self.eta!r}.')
         if self.alpha != "auto" and (isinstance(self.alpha, str) or not 0 < self.alpha <= 2):
             raise ValueError(f'alpha must be in (0, 2], or "auto", got {self.alpha!r}.')
+        if self.alpha_decay is not None:
+            scalars.numbers(self, "alpha_decay")
+            if not self.alpha_decay > 0:
+                raise ValueError(
+                    f"alpha_decay must be positive, or None for an alpha that stays, got {self.alpha_decay}."
+                )
         if self.init not in (*INITS, "auto"):
             raise ValueError(f'init must be one of {", ".join(INITS)}, or "auto", got {self.init!r}.')
         check_start(self.start)
@@ -158,25 +178,38 @@ class FedDR(Uploading):
     def full_start(self) -> bool:
         return self.init == "full"
 
+    def relaxation(self, updates: float) -> float:
+        """Return the alpha of a client that has made so many updates.
+
+        Examples
+        --------
+        >>> rules = FedDR(alpha=1.1, alpha_decay=10.0)
+        >>> rules.relaxation(0.0), round(rules.relaxation(10.0), 6)
+        (1.1, 1.025)
+        """
+        alpha = float(self.alpha)
+        return alpha if self.alpha_decay is None else 1.0 + (alpha - 1.0) / (1.0 + updates / self.alpha_decay) ** 2
+
     @property
     def _reflection(self) -> float:
         """The factor of x_i in xhat_i."""
-        return 2.0 if self.mean == "all" else float(self.alpha)
+        return 2.0 if self.mean == "all" else 1.0
 
     def server(self, x0: Tree) -> FedDRServer:
         counted = 1.0 if self.init == "lazy" else 0.0
-        return FedDRServer(xtilde=tree.scale(self._reflection - 1.0, x0), xbar=x0, weight=counted, share=counted)
+        xtilde = tree.scale(self._reflection - 1.0, x0)
+        return FedDRServer(xtilde, x0, counted, counted, models=() if self.mean == "all" else x0)
 
     def broadcast(self, s: FedDRServer) -> Tree:
         return s.xbar
 
     def client(self, x0: Tree, xbar: Tree) -> FedDRClient:
         if self.init == "lazy":
-            return FedDRClient(x=x0, y=x0, xhat=tree.scale(self._reflection - 1.0, x0))
-        return FedDRClient(x=xbar, y=xbar, xhat=tree.zeros_like(xbar))  # the server counts nothing for it yet
+            return FedDRClient(x0, x0, tree.scale(self._reflection - 1.0, x0), np.zeros(()))
+        return FedDRClient(xbar, xbar, tree.zeros_like(xbar), np.zeros(()))  # the server counts nothing for it yet
 
     def subproblem(self, c: FedDRClient, xbar: Tree) -> Subproblem:
-        alpha = float(self.alpha)
+        alpha = self.relaxation(float(c.updates))
         y = tree.map(lambda y, xbar, x: alpha * (xbar - x) + y, c.y, xbar, c.x)
         return Subproblem(start=xbar if self.start == "xbar" else c.x, center=y, eta=_number(self.eta), last=c.x)
 
@@ -184,7 +217,7 @@ class FedDR(Uploading):
         x, y = solution.x, sub.center
         xhat = tree.map(lambda a, b: self._reflection * a - b, x, y)
         xhat = feedback(self.upload, xhat, c.xhat, solution.draw)
-        return FedDRClient(x, y, xhat), tree.increment(xhat, c.xhat)
+        return FedDRClient(x, y, xhat, c.updates + 1), tree.increment(xhat, c.xhat)
 
     def absolute_upload(self, c: FedDRClient, x: Tree) -> Tree:
         return c.xhat
@@ -194,7 +227,7 @@ class FedDR(Uploading):
 
     def recover(self, xbar: Tree) -> FedDRClient:
         # What a compressed upload is then the way from; the server works it out, too.
-        return FedDRClient(x=xbar, y=xbar, xhat=tree.scale(self._reflection - 1.0, xbar))
+        return FedDRClient(xbar, xbar, tree.scale(self._reflection - 1.0, xbar), np.zeros(()))
 
     def invariant_gap(self, s: FedDRServer, total: Tree) -> float:
         return tree.norm(tree.sub(tree.scale(s.weight, s.xtilde), total))
@@ -202,8 +235,7 @@ class FedDR(Uploading):
     def leave(self, s: FedDRServer, counted: Tree | None, member: ClientWeights, prox: Prox) -> FedDRServer:
         """Return the server's state without a client, whose xhat_i is taken out of xtilde.
 
-        With ``mean="all"`` xbar is the prox of the new xtilde; with ``"active"`` it stays until the next round, since
-        it also has the models of those who are at work.
+        With ``mean="all"`` xbar is the prox of the new xtilde; with ``"active"`` it stays until the next round.
 
         Parameters
         ----------
@@ -219,7 +251,7 @@ class FedDR(Uploading):
             counted,
         )
         xbar = prox(xtilde, _number(self.eta) * share / weight) if self.mean == "all" else s.xbar
-        return FedDRServer(xtilde, xbar, weight, share)
+        return s._replace(xtilde=xtilde, xbar=xbar, weight=weight, share=share)
 
     def aggregate(self, s: FedDRServer, uploads: Uploads, prox: Prox) -> FedDRServer:
         joined = self.init != "lazy"
@@ -227,20 +259,19 @@ class FedDR(Uploading):
         xtilde = tree.map(lambda mean, change: (s.weight * mean + change) / weight, s.xtilde, uploads.sum)
         # Of the clients counted so far: their share of F over the sum of their w_i / eta_i.
         eta = _number(self.eta) * share / weight
-        point = xtilde if self.mean == "all" else tree.axpy(2.0 - float(self.alpha), self._active(s, uploads), xtilde)
-        return FedDRServer(xtilde, prox(point, eta), weight, share)
-
-    def _active(self, s: FedDRServer, uploads: Uploads) -> Tree:
-        """Return the mean of the active clients' x_i, which follows from what they sent.
-
-        A client's xhat_i has changed by alpha (x_i - xbar); that of a client which has just joined was not counted
-        before, and began at (alpha - 1) xbar.
-        """
-        alpha = float(self.alpha)
-        began = 0.0 if self.init == "lazy" else (alpha - 1.0) * uploads.joined
-        return tree.map(
-            lambda xbar, change: xbar + (change - began * xbar) / (alpha * uploads.weight), s.xbar, uploads.sum
+        if self.mean == "all":
+            return FedDRServer(xtilde, prox(xtilde, eta), weight, share)
+        # Of a client, xhat_i has changed by x_i - xbar + (alpha - 1) (its model before - xbar); the last mean of models
+        # stands for those before, which it is where everybody takes part.
+        pull = self.relaxation(s.updates) - 1.0
+        models = tree.map(
+            lambda xbar, change, before: xbar + change / uploads.weight + pull * (xbar - before),
+            s.xbar,
+            uploads.sum,
+            s.models,
         )
+        xbar = prox(tree.add(xtilde, models), eta)
+        return FedDRServer(xtilde, xbar, weight, share, models, s.updates + uploads.weight / weight)
 
 
 def _number(eta: float | str | Sequence[float]) -> float:

@@ -26,8 +26,8 @@ class CompressedUploads:
     upload: Compressor | None = field(default=None, kw_only=True)
 
     def __repr__(self) -> str:
-        """Show the settings, and compressors and privacy only where there are any: runs without keep their names."""
-        ways = ("upload", "download", "privacy")
+        """Show the settings, and those that are mostly None only where they are not: runs without keep their names."""
+        ways = ("alpha_decay", "upload", "download", "privacy")
         shown = [one.name for one in fields(self) if one.repr and one.name not in ways]
         shown += [way for way in ways if getattr(self, way, None) is not None]
         return f"{type(self).__name__}({', '.join(f'{name}={getattr(self, name)!r}' for name in shown)})"

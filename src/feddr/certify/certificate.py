@@ -182,6 +182,7 @@ def certificate(result: "Result", *, F_star: float = 0.0) -> Certificate:
             not missing,
         ),
         Hypothesis("relaxation alpha", f"in (0, {limit:.4g})", f"{alpha:.4g}", 0 < alpha < limit),
+        Hypothesis("alpha_decay", "None", str(algorithm.alpha_decay), algorithm.alpha_decay is None),
         Hypothesis("lower bound F_star", f"at most {lowest:.4g}, the least F", f"{F_star:.4g}", F_star <= lowest),
         Hypothesis("bookkeeping (INV)", f"at most {BOOKKEEPING:g}", f"{bookkeeping:.2g}", bookkeeping <= BOOKKEEPING),
         Hypothesis(

@@ -20,8 +20,8 @@ import feddr
 from feddr.storage import atomic, limits, tensors, untrusted
 from feddr.storage.tensors import Arrays
 
-FORMAT = 2
-"""The version of the format; another one is refused. In 1 sums were in the order of clients, not by shard."""
+FORMAT = 3
+"""The version of the format; another one is refused. In 1 sums were not by shard, in 2 FedDR counted no updates."""
 
 KEPT = 2
 """Checkpoints of a run that are kept."""

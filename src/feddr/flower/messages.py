@@ -150,9 +150,9 @@ class TaskHeader(Note):
         Digest of what the server counts for this client, where uploads are compressed; empty where they are absolute.
     seed, round, probability
         What the local solver may want to know.
-    eta, alpha
-        The step size eta_i of this client, and the relaxation: they stand in for "auto" and for a list of step sizes,
-        and are not used where the node's algorithm has a number. NaN where the method has none.
+    eta, alpha, alpha_decay
+        The step size eta_i of this client, the relaxation, and how fast it falls to 1: they stand in for "auto" and
+        for a list of step sizes, and are not used where the node's algorithm has a number. NaN where there is none.
     preparation
         How the sites of a shared table have agreed to make features of their rows, as JSON; "" without such a table.
     metrics
@@ -175,6 +175,7 @@ class TaskHeader(Note):
     precision: str
     eta: float
     alpha: float
+    alpha_decay: float
     preparation: str = ""
     metrics: str = ""
     sites: int = 0

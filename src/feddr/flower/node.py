@@ -283,5 +283,5 @@ class Node:
                 f"Server and node must have the same algorithm and the same start, this node has {self.algorithm} and "
                 "a start of its own; give both apps the same algorithm, and problems with the server's init."
             )
-        rules: Deployable = steps.own(self.algorithm, task.eta, task.alpha)
+        rules: Deployable = steps.own(self.algorithm, task.eta, task.alpha, task.alpha_decay)
         return rules

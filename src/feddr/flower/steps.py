@@ -11,7 +11,7 @@ from typing import Any
 from feddr.algorithms import FedDR, Roles
 from feddr.algorithms.step_sizes import StepSizes
 
-NAMES = ("eta", "alpha")
+NAMES = ("eta", "alpha", "alpha_decay")
 
 
 def is_open(algorithm: Any) -> bool:
@@ -36,20 +36,20 @@ def settled(algorithm: Any, numbers: dict[str, Any]) -> Any:
 
 
 def own_numbers(roles: Roles, client: int) -> dict[str, float]:
-    """Return the eta_i and alpha that a client receives with its task, NaN where the method has none."""
-    rules = roles.client(client)
-    return {name: float(getattr(rules, name, math.nan)) for name in NAMES}
+    """Return the eta_i, alpha and alpha_decay that a client receives with its task, NaN where the method has none."""
+    values = {name: getattr(roles.client(client), name, None) for name in NAMES}
+    return {name: math.nan if value is None else float(value) for name, value in values.items()}
 
 
-def own(algorithm: Any, eta: float, alpha: float) -> Any:
-    """Return the rules of a client with the eta_i and alpha of its task, which replace "auto" and lists.
+def own(algorithm: Any, eta: float, alpha: float, alpha_decay: float) -> Any:
+    """Return the rules of a client with the eta_i, alpha and alpha_decay of its task, which replace "auto" and lists.
 
     Raises
     ------
     ValueError
         Where they are out of their range.
     """
-    chosen: dict[str, float] = {}
+    chosen: dict[str, Any] = {}
     if getattr(algorithm, "eta", None) == "auto" or isinstance(getattr(algorithm, "eta", None), StepSizes):
         if not 0 < eta < math.inf:
             raise ValueError(f"A task must bring a positive step size, got eta={eta}; look at the server's log.jsonl.")
@@ -60,4 +60,9 @@ def own(algorithm: Any, eta: float, alpha: float) -> Any:
                 f"A task must bring a relaxation in (0, 2], got alpha={alpha}; look at the server's log.jsonl."
             )
         chosen["alpha"] = alpha
+        if not (math.isnan(alpha_decay) or alpha_decay > 0):
+            raise ValueError(
+                f"A task must bring a positive alpha_decay, or NaN, got {alpha_decay}; look at the server's log.jsonl."
+            )
+        chosen["alpha_decay"] = None if math.isnan(alpha_decay) else alpha_decay
     return dataclasses.replace(settled(algorithm, {}), **chosen)

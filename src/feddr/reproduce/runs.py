@@ -64,7 +64,7 @@ def digest(tables: Mapping[str, Any]) -> str:
 def _rule() -> list[float]:
     """Return numbers that identify the rule for automatic step sizes; with another rule the runs are made again."""
     penalty = [fixed_work.KEPT, fixed_work.B]
-    return [fixed_work.C, fixed_work.Q, fixed_work.A, *penalty, fixed_work.ALPHA_ASYNCHRONOUS]
+    return [fixed_work.C, fixed_work.Q, fixed_work.A, fixed_work.DECAY, *penalty, fixed_work.ALPHA_ASYNCHRONOUS]
 
 
 @dataclass(frozen=True)

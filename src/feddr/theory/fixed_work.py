@@ -4,11 +4,12 @@ What counts is eta_i beside the length T_i of the client's work, lr x steps: far
 client at y_i, far above it the term does nothing. Where lr changes from round to round, T_i has that of the first. With
 T the mean of the T_i and p the share of clients in a round,
 
-    eta_i = C sqrt(p) T (T_i / T)^Q,    alpha = 1 + A sqrt(p)
+    eta_i = C sqrt(p) T (T_i / T)^Q,    alpha_k = 1 + A sqrt(p) / (1 + k / DECAY)^2
 
-Clients with more work have larger step sizes, and count for less in the server's mean, but for less than in
-proportion. The fewer take part, the longer an error of one round is remembered: step sizes are smaller, and so is the
-damping of the momentum, which reaches a client only when it takes part.
+where k counts the updates of a client. Clients with more work have larger step sizes, and count for less in the
+server's mean, but for less than in proportion. The fewer take part, the longer an error of one round is remembered:
+step sizes are smaller, and so is the damping of the momentum, which reaches a client only when it takes part. Damping
+helps at the start, where xbar moves far; later it holds xbar back, so that it decays.
 
 A penalty g is the server's affair, whose prox_{eta g} sets entries below eta times the strength of an l1 norm to zero.
 A network that is all zero hardly moves again. xbar shrinks from the first round on, and the clients' memory, which
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from feddr.local import LocalSolver
     from feddr.prox import Regulariser
 
-C, Q, A = 20.0, 0.75, 0.05
+C, Q, A, DECAY = 20.0, 0.75, 0.1, 10.0
 KEPT, B = 0.7, 6.0
 ALPHA_ASYNCHRONOUS = 1.2
 """The relaxation where clients are heard one at a time; eta_i is then as for p = 1."""
@@ -111,7 +112,7 @@ def choose(algorithm: Any, work: NDArray[np.float64] | None, federation: StepSiz
     >>> import feddr
     >>> two = StepSizeInputs(np.array([0.5, 0.5]), 1.0, feddr.prox.Zero(), np.zeros(3))
     >>> choose(feddr.FedDR(), np.array([0.5, 0.5]), two)[0]
-    FedDR(eta=10.0, alpha=1.05, init='auto', start='xbar', mean='auto')
+    FedDR(eta=10.0, alpha=1.1, init='auto', start='xbar', mean='auto', alpha_decay=10.0)
     """
     chosen: dict[str, Any] = {}
     words = []
@@ -119,6 +120,9 @@ def choose(algorithm: Any, work: NDArray[np.float64] | None, federation: StepSiz
     if algorithm.alpha == "auto":
         chosen["alpha"] = relaxation(algorithm, p)
         words.append(f"alpha = {chosen['alpha']:.4g}")
+        if algorithm.alpha_decay is None:
+            chosen["alpha_decay"] = DECAY
+            words[-1] += f", falling to 1 with alpha_decay = {DECAY:g}"
     if algorithm.eta == "auto":
         assert work is not None
         sizes, mean = etas(work, p), float(np.mean(work))
@@ -140,13 +144,13 @@ def choose(algorithm: Any, work: NDArray[np.float64] | None, federation: StepSiz
 
 
 def relaxation(algorithm: Any, participation: float) -> float:
-    """Return the alpha that "auto" stands for, where so large a share of the clients takes part in a round.
+    """Return the alpha that "auto" begins with, where so large a share of the clients takes part in a round.
 
     Examples
     --------
     >>> import feddr
     >>> relaxation(feddr.FedDR(), participation=1.0), relaxation(feddr.AsyncFedDR(), participation=1.0)
-    (1.05, 1.2)
+    (1.1, 1.2)
     """
     return ALPHA_ASYNCHRONOUS if hasattr(algorithm, "buffer") else 1.0 + A * math.sqrt(participation)
 
