@@ -164,9 +164,9 @@ def test_a_saved_run_can_be_read_back(problem: feddr.Problem, tmp_path: Path) ->
     assert feddr.History.from_csv(folder / "history.csv").last.F == result.history.last.F
     settings = json.loads((folder / "settings.json").read_text())
     assert settings["algorithm"] == (
-        "FedDR(eta=1.0, alpha=1.1, init='joining', start='xbar', mean='active', alpha_decay=10.0)"
+        "FedDR(eta=1.0, alpha=1.1, init='joining', start='xbar', mean='active', alpha_decay=20.0)"
     )
-    assert settings["step_sizes"] == "alpha = 1.1, falling to 1 with alpha_decay = 10."
+    assert settings["step_sizes"] == "alpha = 1.1, falling to 1 with alpha_decay = 20."
     assert (folder / "curves.png").stat().st_size > 10_000
 
 

@@ -111,7 +111,7 @@ def test_a_run_says_whom_it_waits_for(tmp_path: Path, monkeypatch: pytest.Monkey
     assert "waiting for clients [1]; look at" in said[0]
     grid.add(1, app_for(lasso(), feddr.FedDR(), LOCAL), tmp_path / "disk-1")
     deploy(grid, federation_of(lasso()), feddr.FedDR(), tmp_path, rounds=1)
-    assert said[-1].startswith("FedDR: alpha = 1.1, falling to 1 with alpha_decay = 10; eta_i = 20 T")
+    assert said[-1].startswith("FedDR: alpha = 1.1, falling to 1 with alpha_decay = 20; eta_i = 20 T")
 
 
 def asked(method: Any, **changes: Any) -> tuple[Node, TaskHeader]:

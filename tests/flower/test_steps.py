@@ -133,7 +133,7 @@ def test_an_asynchronous_run_is_algorithm_2_in_the_order_of_arrival(tmp_path: Pa
     log = [event for event in events(tmp_path) if event["event"] in ("accepted", "step")]
     assert {event["client"] for event in log if event["event"] == "accepted"} == {0, 1, 2}
     etas = AUTO if eta == "auto" else eta
-    assert distance(xbar_of(tmp_path), by_arrival(log, etas, 1.2, 10.0, init)) < 1e-12
+    assert distance(xbar_of(tmp_path), by_arrival(log, etas, 1.2, 20.0, init)) < 1e-12
     balanced(tmp_path, method, etas)
 
 
@@ -141,10 +141,10 @@ def test_the_books_say_which_step_sizes_a_run_has(tmp_path: Path) -> None:
     run(tmp_path, feddr.FedDR())
     books = flower.read_run(place(tmp_path))
     np.testing.assert_allclose(books.step_sizes["eta"], AUTO)
-    assert (books.step_sizes["alpha"], books.step_sizes["alpha_decay"]) == (1.1, 10.0)
+    assert (books.step_sizes["alpha"], books.step_sizes["alpha_decay"]) == (1.1, 20.0)
     assert books.weights == uneven().client_weights.tolist()
     words = json.loads((place(tmp_path) / "settings.json").read_text())["step_sizes"]
-    assert words.startswith("alpha = 1.1, falling to 1 with alpha_decay = 10; eta_i = 20 T")
+    assert words.startswith("alpha = 1.1, falling to 1 with alpha_decay = 20; eta_i = 20 T")
     assert "(T_i / T)^0.75, from 6.578 to 11.06" in words
     (event,) = events(tmp_path, "step_sizes")
     assert (event["words"], event["eta"], event["alpha"]) == (words, books.step_sizes["eta"], 1.1)
@@ -197,7 +197,7 @@ def test_a_resumed_run_has_the_numbers_that_it_began_with(tmp_path: Path) -> Non
     assert [(one["samples"], one["work"]) for one in greetings] == [(False, False)] * 3
     tasks = [fields(message) for message in grid.sent if message.metadata.message_type == "train"]
     assert {task["client"]: (task["eta"], task["alpha"], task["alpha_decay"]) for task in tasks} == {
-        i: (eta, 1.1, 10.0) for i, eta in enumerate(before["eta"])
+        i: (eta, 1.1, 20.0) for i, eta in enumerate(before["eta"])
     }
     assert flower.read_run(place(tmp_path)).step_sizes == before
     assert "step_sizes" in json.loads((place(tmp_path) / "settings.json").read_text())

@@ -52,7 +52,7 @@ def test_the_rule(regression_data: feddr.FederatedData) -> None:
         assert chosen.eta == pytest.approx(tuple(expected))
         assert (chosen.alpha, chosen.alpha_decay) == (1 + fixed_work.A, fixed_work.DECAY)
         assert (chosen.init, chosen.mean) == ("joining", "active")
-        assert result.settings["step_sizes"].startswith("alpha = 1.1, falling to 1 with alpha_decay = 10; eta_i = ")
+        assert result.settings["step_sizes"].startswith("alpha = 1.1, falling to 1 with alpha_decay = 20; eta_i = ")
     asynchronous: Any = feddr.simulate_async(problem, feddr.AsyncFedDR(), local=solver, updates=2).algorithm
     assert asynchronous.eta == chosen.eta
     assert (asynchronous.alpha, asynchronous.mean) == (fixed_work.ALPHA_ASYNCHRONOUS, "all")

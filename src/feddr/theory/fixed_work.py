@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from feddr.local import LocalSolver
     from feddr.prox import Regulariser
 
-C, Q, A, DECAY = 20.0, 0.75, 0.1, 10.0
+C, Q, A, DECAY = 20.0, 0.75, 0.1, 20.0
 KEPT, B = 0.7, 6.0
 ALPHA_ASYNCHRONOUS = 1.2
 """The relaxation where clients are heard one at a time; eta_i is then as for p = 1."""
@@ -112,7 +112,7 @@ def choose(algorithm: Any, work: NDArray[np.float64] | None, federation: StepSiz
     >>> import feddr
     >>> two = StepSizeInputs(np.array([0.5, 0.5]), 1.0, feddr.prox.Zero(), np.zeros(3))
     >>> choose(feddr.FedDR(), np.array([0.5, 0.5]), two)[0]
-    FedDR(eta=10.0, alpha=1.1, init='auto', start='xbar', mean='auto', alpha_decay=10.0)
+    FedDR(eta=10.0, alpha=1.1, init='auto', start='xbar', mean='auto', alpha_decay=20.0)
     """
     chosen: dict[str, Any] = {}
     words = []
