@@ -32,6 +32,9 @@ class Point(NamedTuple):
     rounds: int
 
 
+TORCH = "torchax"
+"""The environment of the point in PyTorch: Ray and PyTorch beside feddr."""
+
 POINTS = {
     "mlp": Point(clients=40, samples=100, drawn=0, rounds=20),
     "mlp, drawn": Point(clients=200, samples=100, drawn=20, rounds=20),
@@ -51,7 +54,8 @@ def measure(quick: bool) -> list[dict[str, Any]]:
         if quick and name in ("mlp, drawn", "memory 10^5"):
             continue
         rounds = min(point.rounds, 6) if quick else point.rounds
-        records.append({"what": name, "clients": point.clients, **alone(__file__, name, str(rounds))})
+        found = alone(__file__, name, str(rounds), environment=TORCH if name == "torch" else "feddr")
+        records.append({"what": name, "clients": point.clients, **found})
         print(f"  cluster {records[-1]}", flush=True)
     return records
 
