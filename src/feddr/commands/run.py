@@ -241,10 +241,13 @@ def _play(
     """Run one algorithm, from its newest checkpoint if it has one."""
     from feddr.checkpoint import Checkpoint, CheckpointWarning
     from feddr.engines.clock.event_loop import ClockWarning
-    from feddr.engines.shared.errors import AccuracyWarning, DivergedError, DivergenceWarning
+    from feddr.engines.shared.errors import AccuracyWarning, DivergedError, DivergenceWarning, WorkerWarning
     from feddr.theory.advice import CurvatureWarning
 
-    shown = (AccuracyWarning, CheckpointWarning, ClockWarning, CurvatureWarning, DivergenceWarning, TrackerWarning)
+    shown = (
+        *(AccuracyWarning, CheckpointWarning, ClockWarning, CurvatureWarning, DivergenceWarning, TrackerWarning),
+        WorkerWarning,
+    )
 
     def callback(report: "Progress") -> bool:
         view.update(report)
