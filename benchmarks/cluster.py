@@ -9,6 +9,7 @@ is that case, and the column ``most`` says how much the draws of its rounds allo
 """
 
 import json
+import os
 import sys
 import time
 from collections.abc import Sequence
@@ -171,6 +172,8 @@ def _point(what: str, rounds: int) -> dict[str, Any]:
         )
         return float(np.median(np.diff(ends)[2:-1])), result
 
+    # Ray gives workers niceness 15, with which they wait for all other work on the machine; threads do not.
+    os.environ.setdefault("RAY_worker_niceness", "0")
     record: dict[str, Any] = {"parameters": tree.size(problem.init), "active": point.drawn or point.clients}
     ray.init("local", num_cpus=max(WORKERS), include_dashboard=False, object_store_memory=200_000_000)
     try:
