@@ -60,6 +60,7 @@ def main() -> None:
         print("Clients", flush=True)
         results["clients"] = clients.measure(options.quick)
     if "cluster" in wanted:
+        environments.bin_folder(cluster.TORCH)
         print("Cluster", flush=True)
         results["cluster"] = cluster.measure(options.quick)
     if "encoding" in wanted:

@@ -9,6 +9,7 @@ is that case, and the column ``most`` says how much the draws of its rounds allo
 """
 
 import json
+import os
 import sys
 import time
 from collections.abc import Sequence
@@ -32,6 +33,9 @@ class Point(NamedTuple):
     rounds: int
 
 
+TORCH = "torchax"
+"""The environment of the point in PyTorch: Ray and PyTorch beside feddr."""
+
 POINTS = {
     "mlp": Point(clients=40, samples=100, drawn=0, rounds=20),
     "mlp, drawn": Point(clients=200, samples=100, drawn=20, rounds=20),
@@ -51,7 +55,8 @@ def measure(quick: bool) -> list[dict[str, Any]]:
         if quick and name in ("mlp, drawn", "memory 10^5"):
             continue
         rounds = min(point.rounds, 6) if quick else point.rounds
-        records.append({"what": name, "clients": point.clients, **alone(__file__, name, str(rounds))})
+        found = alone(__file__, name, str(rounds), environment=TORCH if name == "torch" else "feddr")
+        records.append({"what": name, "clients": point.clients, **found})
         print(f"  cluster {records[-1]}", flush=True)
     return records
 
@@ -167,6 +172,8 @@ def _point(what: str, rounds: int) -> dict[str, Any]:
         )
         return float(np.median(np.diff(ends)[2:-1])), result
 
+    # Ray gives workers niceness 15, with which they wait for all other work on the machine; threads do not.
+    os.environ.setdefault("RAY_worker_niceness", "0")
     record: dict[str, Any] = {"parameters": tree.size(problem.init), "active": point.drawn or point.clients}
     ray.init("local", num_cpus=max(WORKERS), include_dashboard=False, object_store_memory=200_000_000)
     try:

@@ -21,7 +21,7 @@ PINS: dict[str, tuple[str, ...]] = {
     "pfl": ("pfl==0.6.0", "torch==2.13.0", "numpy==2.4.6"),
     "flower": ("flwr[simulation]==1.41.0", "ray==2.55.1", "torch==2.13.0", "numpy==2.4.6"),
     "torch": ("torch==2.13.0", "numpy==2.4.6"),
-    "torchax": ("--constraint", str(ROOT / "constraints.txt"), "--editable", f"{ROOT}[torch]"),
+    "torchax": ("--constraint", str(ROOT / "constraints.txt"), "--editable", f"{ROOT}[ray,torch]"),
 }
 
 

@@ -4,7 +4,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -61,9 +60,9 @@ def run(runner: Runner, stem: Path, env: dict[str, str] | None = None) -> Result
     return {"error": f"exit code {process.returncode}: {tail[0]}", "load": load}
 
 
-def alone(script: str, *arguments: str) -> Result:
+def alone(script: str, *arguments: str, environment: str = "feddr") -> Result:
     """Run a part of this benchmark in a process of its own, and return the line of JSON that it prints last."""
-    command = [sys.executable, script, *arguments]
+    command = [str(environments.bin_folder(environment) / "python"), script, *arguments]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT)
     except subprocess.TimeoutExpired:

@@ -221,7 +221,8 @@ OWN_WORDS: Mapping[tuple[str, str], str] = {
     (
         "csv",
         "path",
-    ): "A file: CSV in UTF-8, perhaps `.gz`, `.bz2` or `.xz`, whose first line names the columns; or Parquet.",
+    ): "A file: CSV in UTF-8, perhaps `.gz`, `.bz2` or `.xz`, whose first line names the columns; or Parquet "
+    "(extra `parquet`).",
     ("csv", "client"): "The column that says whose a row is.",
     ("csv", "label"): "The column to predict, needed.",
     ("Scaffnew", "p"): "The probability to talk after a step: that of `Geometric`, or 1 / K for K local steps.",

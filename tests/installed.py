@@ -57,6 +57,9 @@ from feddr.datasets import bundled
 from feddr.estimators import FederatedClassifier
 assert bundled("iris", num_clients=3).num_clients == 3
 X, y = np.array([[0.0, 1.0], [1.0, 0.0], [2.0, 1.0], [3.0, 0.0]]), ["well", "well", "ill", "ill"]
+import pandas, feddr
+pandas.DataFrame({"a": [0.5, 1.0], 1: [2, 3], "y": [0, 1]}).rename(columns=str).to_parquet("ann.parquet")
+assert feddr.datasets.client_files("*.parquet").client(0)["x"].tolist() == [[0.5, 2.0], [1.0, 3.0]]
 model = FederatedClassifier("l1", 0.1).fit(X, y, clients=["north", "south"] * 2)
 assert model.predict([[3.0, 1.0]]).tolist() == ["ill"] and model.coef_[0, 1] == 0
 from mlflow import MlflowClient
@@ -117,7 +120,7 @@ def attempt_extras(place: Path, wheel: Path) -> None:
     """
     python, feddr, work = str(place / "env/bin/python"), str(place / "env/bin/feddr"), place / "work"
     versions = ("--constraint", str(OLDEST), "--constraint", str(OLDEST_EXTRAS))
-    call([python, *PIP, "install", "--no-compile", *versions, f"{wheel}[mlflow,sklearn,tensorboard]"], work)
+    call([python, *PIP, "install", "--no-compile", *versions, f"{wheel}[mlflow,parquet,sklearn,tensorboard]"], work)
     call([python, *PIP, "check"], work)
     (work / "tiny.toml").write_text(TINY)
     call([feddr, "run", "tiny.toml", "--tensorboard", "logs", "--mlflow", "mlruns"], work)

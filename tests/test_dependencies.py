@@ -16,8 +16,6 @@ IMPORTED_AS = {
     "tensorboardX": "tensorboardx",
     "sklearn": "scikit-learn",
 }
-NAMED = {"pyarrow"}
-"""Who lacks them is told what to install."""
 RUNNING = {"IPython"}
 """Imported in notebooks only, where it runs already."""
 
@@ -48,8 +46,8 @@ def _for_types(node: ast.AST) -> bool:
 
 def test_every_import_is_a_dependency() -> None:
     needed = names(PROJECT["dependencies"])
-    optional = needed | NAMED | RUNNING
-    for extra in ("dp", "flower", "ray", "torch", "tensorboard", "mlflow", "modules", "onnx", "sklearn"):
+    optional = needed | RUNNING
+    for extra in ("dp", "flower", "ray", "torch", "tensorboard", "mlflow", "modules", "onnx", "parquet", "sklearn"):
         optional |= names(PROJECT["optional-dependencies"][extra])
     missing = []
     for path in (ROOT / "src" / "feddr").rglob("*.py"):
@@ -75,7 +73,7 @@ def test_the_oldest_versions_that_are_tried_are_those_that_are_allowed() -> None
 
 def test_the_oldest_versions_of_the_extras_are_those_that_are_allowed() -> None:
     """Flower, Ray, PyTorch and jax2onnx are tried in them by all tests, as constraints.txt has no others."""
-    extras = ("flower", "ray", "torch", "tensorboard", "mlflow", "onnx", "sklearn")
+    extras = ("flower", "ray", "torch", "tensorboard", "mlflow", "onnx", "parquet", "sklearn")
     lines = (ROOT / "constraints-oldest-extras.txt").read_text().splitlines()
     tried = {
         name.lower(): version for name, version in (line.split("==") for line in lines if not line.startswith("#"))

@@ -23,7 +23,7 @@ from feddr.models import torch_check
 from feddr.models.pytorch import load, parameters
 from feddr.problem import gradient_mapping
 from feddr.problem.initial import fitting, start
-from feddr.problem.losses import Bounds
+from feddr.problem.losses import Bounds, check_curvature
 from feddr.problem.weights import client_weights, sample_weights
 from feddr.prox import Regulariser, Zero
 from feddr.tree import Tree
@@ -117,6 +117,7 @@ class TorchProblem:
     __repr__, _repr_html_ = as_text, as_html
 
     def __post_init__(self) -> None:
+        check_curvature(self.curvature)
         for name, layer in self.module.named_modules():
             torch_check.check_statistics(f"{type(layer).__name__} {name}", layer)
         if WEIGHT in self.data.train.samples and self.loss is cross_entropy:

@@ -20,8 +20,11 @@ import feddr
 from feddr import config
 from feddr.commands import main, progress
 from feddr.commands.console import Interrupts
+from feddr.commands.run import RunOptions, _again
+from feddr.config import ClusterArguments
 from feddr.history import COLUMNS, History, Row
 from feddr.runs.folder import Folder, Outcome
+from feddr.runs.trackers import TrackerTargets
 from tests.small_experiments import FEDAVG, FEDDR, FEDPD, toml, work_folder
 
 ONE = toml(FEDDR)
@@ -230,6 +233,18 @@ def test_ctrl_c_saves_what_there_is(folder: Path) -> None:
     assert 0 < history.last.round < 1000000
     assert (folder / "runs" / "small" / "FedDR" / "model.safetensors").exists()
     assert not (folder / "runs" / "small" / "FedAvg").exists()
+
+
+@pytest.mark.parametrize(
+    ("cluster", "more"),
+    [(None, ""), (("auto",), " --ray auto"), (("10.0.0.1:6379", 3), " --ray 10.0.0.1:6379 --workers 3")],
+)
+def test_a_run_is_resumed_where_it_ran(cluster: tuple[str, int] | None, more: str, tmp_path: Path) -> None:
+    place = None if cluster is None else ClusterArguments(*cluster)
+    options = RunOptions(False, False, None, True, "10", TrackerTargets(), place)
+    (tmp_path / "one.toml").write_text(ONE)
+    kept = Folder(config.load(tmp_path / "one.toml", []), tmp_path / "my run")
+    assert _again(kept, options) == f"Resume with: feddr run --resume '{tmp_path}/my run'{more}"
 
 
 def test_ctrl_c_twice_stops_at_once(folder: Path) -> None:

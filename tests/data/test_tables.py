@@ -2,6 +2,7 @@
 
 import inspect
 import re
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -105,12 +106,15 @@ def test_files_of_clients_are_one_table(tmp_path: Any) -> None:
         csv(files=files, label="ill", categorical=["ward"])
 
 
-def test_parquet_is_read_if_pyarrow_is_there(tmp_path: Any) -> None:
+def test_parquet_without_pyarrow_is_refused_with_the_extra(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(ValueError, match=r"a\.parquet: Parquet files need pyarrow, .*; pip install 'feddr\[parquet\]'"):
+        csv(str(tmp_path / "a.parquet"), "hospital", "ill")
+
+
+def test_parquet_is_the_same_table(tmp_path: Any) -> None:
+    pytest.importorskip("pyarrow", reason="Parquet files need the extra: pip install 'feddr[parquet]'")
     table, path = patients(), str(tmp_path / "a.parquet")
-    if not find_pyarrow():
-        with pytest.raises(ValueError, match=r"a\.parquet: Parquet files need pyarrow; pip install pyarrow, or save"):
-            csv(path, "hospital", "ill")
-        pytest.skip("what a Parquet file becomes needs pyarrow: pip install pyarrow")
     table.to_parquet(path)
     found = csv(path, "hospital", "ill", categorical=["ward"], missing="median", standardise=True)
     assert found.preparation == frame(table, missing="median", standardise=True).preparation
@@ -119,12 +123,6 @@ def test_parquet_is_read_if_pyarrow_is_there(tmp_path: Any) -> None:
     (tmp_path / "a.parquet").write_bytes(b"PAR1 and not much else")
     with pytest.raises(ValueError, match="not a sound Parquet file"):
         csv(path, "hospital", "ill")
-
-
-def find_pyarrow() -> bool:
-    from importlib.util import find_spec
-
-    return find_spec("pyarrow") is not None
 
 
 @given(st.lists(st.sampled_from("abc"), min_size=1, max_size=60), st.floats(0, 0.5), st.floats(0, 0.4))

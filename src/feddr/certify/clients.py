@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 
 from feddr import precision, tree
 from feddr.algorithms import FedDR, Roles
+from feddr.algorithms.algorithm import ProblemLike
+from feddr.data import Samples
 from feddr.engines.shared.shards import TreeNode, Vector, fold, shard_of
 from feddr.problem import Problem
 from feddr.tree import Tree
@@ -46,7 +48,7 @@ class ClientTerms(NamedTuple):
 
 
 class ClientMeasurer:
-    """Measures clients in float64, each with one compiled call, on the samples that are here.
+    """Measures clients in float64, each with one call that is compiled for losses in JAX, on the samples that are here.
 
     Parameters
     ----------
@@ -70,7 +72,7 @@ class ClientMeasurer:
     """
 
     def __init__(
-        self, problem: Problem, algorithm: FedDR, lowers: NDArray[np.float64], probabilities: NDArray[np.float64]
+        self, problem: ProblemLike, algorithm: FedDR, lowers: NDArray[np.float64], probabilities: NDArray[np.float64]
     ) -> None:
         self.problem, self.algorithm = problem, algorithm
         self.lowers, self.probabilities = lowers, probabilities
@@ -167,11 +169,19 @@ def bookkeeping(xtilde: Tree, total: Vector | None) -> float:
     return tree.norm(tree.sub(xtilde, tree.unravel(total[1:] / total[0], xtilde)))
 
 
-def _oracle(problem: Problem) -> Callable[..., Any]:
-    """Return the compiled function from x, xbar and samples to value and gradient of their mean loss at both.
+def _oracle(problem: Any) -> Callable[..., Any]:
+    """Return the function from x, xbar and samples to value and gradient of their mean loss at both.
 
-    It is compiled as local updates are: the order of its sums does not depend on the number of threads.
+    For a loss in JAX it is compiled, as local updates are: the order of its sums does not depend on the number of
+    threads. Problems of PyTorch have a method for it.
     """
+    if not isinstance(problem, Problem):
+
+        def mean(x: Tree, batch: Samples) -> Any:
+            rows = len(next(iter(batch.values())))
+            return problem.weighted(x, batch, np.full(rows, 1.0 / rows))
+
+        return lambda x, xbar, batch: (mean(x, batch), mean(xbar, batch))
     loss = problem.loss
     at = jax.value_and_grad(lambda x, batch: jnp.mean(loss(x, batch)))
     options = batching.compiler_options(tree.size(problem.init))

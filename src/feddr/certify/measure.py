@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from feddr import precision, tree
 from feddr.algorithms import Asynchronous, FedDR
+from feddr.algorithms.algorithm import ProblemLike
 from feddr.certify.clients import ClientMeasurer, ClientTerms, NodeSums, bookkeeping
 from feddr.engines.shared.shards import ROOT, Vector, fold
 from feddr.engines.shared.state import Progress, RunState
@@ -60,7 +61,7 @@ def lyapunov(problem: Problem, algorithm: FedDR, state: RunState) -> float:
     return _value_of(problem, xbar) + float(np.sum(terms.values))
 
 
-def _value_of(problem: Problem, xbar: Tree) -> float:
+def _value_of(problem: ProblemLike, xbar: Tree) -> float:
     """Return g(xbar) in float64."""
     with precision.scope(np.float64):
         return float(problem.regulariser.value(xbar))
@@ -111,13 +112,13 @@ class Measurement(NamedTuple):
     missing: float
 
 
-def measurements_for(problem: Problem, algorithm: Any, sampling: Sampling) -> "RoundMeasurements":
+def measurements_for(problem: ProblemLike, algorithm: Any, sampling: Sampling) -> "RoundMeasurements":
     """Return the callback that measures a run, which must be one of FedDR.
 
     Raises
     ------
     ValueError
-        Where the algorithm is another than FedDR.
+        Where the algorithm is another than FedDR, or a problem of PyTorch's has no bounds on its curvature.
 
     Examples
     --------
@@ -130,10 +131,12 @@ def measurements_for(problem: Problem, algorithm: Any, sampling: Sampling) -> "R
     """
     if not isinstance(algorithm, FedDR) or isinstance(algorithm, Asynchronous):
         raise ValueError(f"Certificates are for FedDR, whose theorems are known, got {algorithm}; leave certify out.")
-    if not isinstance(problem, Problem):
+    known = (problem.known_curvature(i) is not None for i in range(problem.data.num_clients))
+    if not isinstance(problem, Problem) and not all(known):
         raise ValueError(
-            f"Certificates need a loss written in JAX, got a {type(problem).__name__}; leave certify out, or use "
-            "feddr.models.from_torch."
+            "Certificates need bounds on the curvature of every client, which can be estimated for losses in JAX only; "
+            f"got a {type(problem).__name__} without: give it curvature=(l, L), use feddr.models.from_torch, or leave "
+            "certify out."
         )
     return RoundMeasurements(problem, algorithm, smoothness(problem), sampling.probabilities(problem.data.num_clients))
 
@@ -160,7 +163,7 @@ class RoundMeasurements:
     """
 
     def __init__(
-        self, problem: Problem, algorithm: FedDR, smoothness: Smoothness, probabilities: NDArray[np.float64]
+        self, problem: ProblemLike, algorithm: FedDR, smoothness: Smoothness, probabilities: NDArray[np.float64]
     ) -> None:
         self.problem, self.algorithm, self.smoothness = problem, algorithm, smoothness
         self.measurer = ClientMeasurer(problem, algorithm, smoothness.lowers, probabilities)

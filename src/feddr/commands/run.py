@@ -211,7 +211,12 @@ def _writing(folder: Folder, options: RunOptions) -> Iterator[None]:
 
 
 def _again(folder: Folder, options: RunOptions) -> str:
-    return f"Resume with: feddr {COMPARE if options.compare else RUN} --resume {shlex.quote(str(folder.path))}"
+    """Return the words that resume the run where it ran, which may be a cluster."""
+    words = ["feddr", COMPARE if options.compare else RUN, "--resume", str(folder.path)]
+    if options.cluster is not None:
+        words += ["--ray", options.cluster.address]
+        words += [] if options.cluster.workers is None else ["--workers", str(options.cluster.workers)]
+    return f"Resume with: {shlex.join(words)}"
 
 
 def _show(outcomes: Sequence[Outcome], folder: Folder) -> None:
@@ -236,10 +241,13 @@ def _play(
     """Run one algorithm, from its newest checkpoint if it has one."""
     from feddr.checkpoint import Checkpoint, CheckpointWarning
     from feddr.engines.clock.event_loop import ClockWarning
-    from feddr.engines.shared.errors import AccuracyWarning, DivergedError, DivergenceWarning
+    from feddr.engines.shared.errors import AccuracyWarning, DivergedError, DivergenceWarning, WorkerWarning
     from feddr.theory.advice import CurvatureWarning
 
-    shown = (AccuracyWarning, CheckpointWarning, ClockWarning, CurvatureWarning, DivergenceWarning, TrackerWarning)
+    shown = (
+        *(AccuracyWarning, CheckpointWarning, ClockWarning, CurvatureWarning, DivergenceWarning, TrackerWarning),
+        WorkerWarning,
+    )
 
     def callback(report: "Progress") -> bool:
         view.update(report)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from feddr.data import FederatedData, Samples
 from feddr.datasets.npz import read_npz, rows
-from feddr.datasets.tables import read_table
+from feddr.datasets.tables import num_rows, read_table
 from feddr.validation import arrays, scalars
 
 
@@ -34,10 +34,12 @@ def client_files(
         cluster a file is read by the worker that has its client, under the same path on that worker's machine.
     label
         What to predict: an array of an npz file, whose features are the array ``x``; or a column of a CSV or Parquet
-        file with numbers alone, whose features are all other columns, in their order in the first file.
+        file (extra ``parquet``) with numbers alone, whose features are all other columns, in their order in the first
+        file.
     sizes
         Number of samples of each client. Without it the files are looked at once, on this machine: of npz files the
-        headers, of all others every line. With it only the files of the panel have to be here, and the first table.
+        headers, of Parquet files the footers, of CSV files every line. With it only the files of the panel have to be
+        here, and the first table.
     panel
         Number of clients, drawn at random, that metrics are computed on; their samples are read once and stay in
         memory. All of them where there are no more.
@@ -129,6 +131,12 @@ class ClientFiles:
                 f"{path}: needs the columns {', '.join((*self.features, self.label))}, it has "
                 f"{', '.join(map(str, table.columns))}."
             )
+        times = list(table.select_dtypes(["datetime", "datetimetz", "timedelta"]).columns)
+        if times:
+            raise ValueError(
+                f"{path}: must have numbers alone, {times[0]} holds times; store them as numbers, such as days since "
+                "a date."
+            )
         try:
             numbers = table[[*self.features, self.label]].to_numpy(np.float64)
         except (TypeError, ValueError) as error:
@@ -166,4 +174,4 @@ def _is_npz(path: str) -> bool:
 def _size(path: Path, label: str) -> int:
     if not path.is_file():
         raise ValueError(f"{path}: no such file; give sizes=..., if it is on other machines alone.")
-    return rows(path, label) if _is_npz(path.name) else len(read_table(path))
+    return rows(path, label) if _is_npz(path.name) else num_rows(path)

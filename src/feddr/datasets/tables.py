@@ -1,6 +1,7 @@
 """Tables in CSV or Parquet files: one with a column that names the client of each row, or one file for each client."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from csv import Error as CsvError
 from csv import reader as csv_reader
 from pathlib import Path
@@ -48,7 +49,7 @@ def csv(
     ----------
     path, client
         A file, and the name of the column that says whose a row is. CSV in UTF-8, perhaps ``.gz``, ``.bz2`` or
-        ``.xz``, whose first line names the columns; or Parquet (``.parquet``, ``.pq``), if pyarrow is installed.
+        ``.xz``, whose first line names the columns; or Parquet (``.parquet``, ``.pq``; extra ``parquet``).
     label
         Name of the column to predict.
     numeric, categorical, regression, standardise, sample_weight, ignore, missing, reference, unknown
@@ -160,28 +161,59 @@ def _read_csv(path: Path, delimiter: str) -> tuple[list[str], list[list[str]], l
     return names, rows, lines
 
 
+def num_rows(path: str | Path) -> int:
+    r"""Return the number of rows of a table: of Parquet files from the footer, without reading the rows.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = pathlib.Path(folder, "rows.csv")
+    ...     _ = file.write_text("age,ill\n30,0\n40,1\n")
+    ...     num_rows(file)
+    2
+    """
+    source = Path(path).expanduser()
+    if source.suffix not in PARQUET:
+        return len(read_table(source))
+    with _sound_parquet(source) as file:
+        return int(file.metadata.num_rows)
+
+
 def _read_parquet(path: Path) -> "DataFrame":
-    try:
-        from pyarrow import ArrowException, parquet
-    except ImportError:
-        raise ValueError(f"{path}: Parquet files need pyarrow; pip install pyarrow, or save it as CSV.") from None
-    if not path.is_file():
-        raise ValueError(f"{path}: no such file.")
-    try:
-        metadata = parquet.read_metadata(path)
-        size = sum(metadata.row_group(i).total_byte_size for i in range(metadata.num_row_groups))
-        if size > limits.DATA:
-            raise ValueError(
-                f"{path}: expands to {size:,} bytes, at most {limits.DATA:,} are read; cut it into smaller files."
-            )
-        table: DataFrame = parquet.ParquetFile(path).read().to_pandas()
-    except (ArrowException, OSError) as error:
-        raise ValueError(f"{path}: not a sound Parquet file ({error}); fetch it again.") from None
+    with _sound_parquet(path) as file:
+        table: DataFrame = file.read().to_pandas()
     if table.empty:
         raise ValueError(f"{path}: needs columns and a row for each sample, it has none.")
+    table.columns = table.columns.map(str)  # a table that had numbers for names gets these back
     table.index = table.index.map(lambda row: f"{path}, row {row}").rename(PLACE)
     table.attrs["source"] = str(path)
     return table
+
+
+@contextmanager
+def _sound_parquet(path: Path) -> Iterator[Any]:
+    """Open a Parquet file of a size that can be read; refuse one that turns out to be broken."""
+    try:
+        from pyarrow import ArrowException, parquet
+    except ImportError:
+        raise ValueError(
+            f"{path}: Parquet files need pyarrow, which is not installed; pip install 'feddr[parquet]', or save it "
+            "as CSV."
+        ) from None
+    if not path.is_file():
+        raise ValueError(f"{path}: no such file.")
+    try:
+        with parquet.ParquetFile(path) as file:
+            groups = range(file.metadata.num_row_groups)
+            size = sum(file.metadata.row_group(i).total_byte_size for i in groups)
+            if size > limits.DATA:
+                raise ValueError(
+                    f"{path}: expands to {size:,} bytes, at most {limits.DATA:,} are read; cut it into smaller files."
+                )
+            yield file
+    except (ArrowException, OSError) as error:
+        raise ValueError(f"{path}: not a sound Parquet file ({error}); fetch it again.") from None
 
 
 def _joined(files: Mapping[str, str], delimiter: str) -> "DataFrame":

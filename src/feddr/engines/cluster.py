@@ -1,6 +1,7 @@
 """The simulator on a Ray cluster: the same rounds as ``simulate``, bit for bit, over processes and machines."""
 
 import functools
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +19,7 @@ from feddr.engines.shared.options import EngineOptions, OnBadClient
 from feddr.engines.shared.pieces import Layout
 from feddr.engines.shared.progress import ShowProgress, speaks
 from feddr.engines.shared.rounds import RoundsRequest, play
+from feddr.engines.shared.shards import SHARDS
 from feddr.engines.shared.state import Callback
 from feddr.engines.workers.connection import connected
 from feddr.engines.workers.fleet import Fleet, actor_options
@@ -74,7 +76,7 @@ def simulate_cluster(
         ``"auto"``, ``"host:6379"``, ``"ray://host:10001"``, or None or ``"local"`` for a Ray that is started here. One
         that this process is connected to already is used, and left open.
     workers
-        How many; one for each machine of the cluster by default, and with PyTorch one for each core.
+        How many, at most 64; one for each machine of the cluster by default, and with PyTorch one for each core.
     threads
         Clients that a worker computes at a time, and the cores that it takes: by default those of a machine.
     resources
@@ -82,7 +84,8 @@ def simulate_cluster(
     client_memory
         Bytes of the clients' states that each worker keeps in memory.
     certify
-        As in ``simulate``: each worker measures its clients and sends sums, and two numbers for each of them.
+        As in ``simulate``: each worker measures its clients and sends sums, and two numbers for each of them. A problem
+        of PyTorch's needs ``curvature``.
     checkpoint
         As in ``simulate``, which can resume from what is saved here, and the other way round.
 
@@ -113,7 +116,7 @@ def simulate_cluster(
         *(Full() if sampling is None else sampling, seed, precision, evaluate_every, personal, client_memory),
         *(on_bad_client, speaks(progress), metrics, per_client, stop_when),
     )
-    workers = None if workers is None else scalars.whole("workers", workers, 1)
+    workers = None if workers is None else _at_most_shards(scalars.whole("workers", workers, 1))
     threads = None if threads is None else scalars.whole("threads", threads, 1)
 
     @contextmanager
@@ -124,7 +127,10 @@ def simulate_cluster(
             fleet = Fleet(ray, duty, functools.partial(part_of, problem), each, actor_options(each, resources))
             try:
                 load = loads(problem, options.sampling.probabilities(problem.data.num_clients))
-                fleet.start(assign_shards(load, [1.0] * count))
+                shards = assign_shards(load, [1.0] * count)
+                if options.verbose and len(shards) < count:
+                    print(_idle(len(shards), count), file=sys.stderr)
+                fleet.start(shards)
                 run = ClusterRun(problem, algorithm, local, options, fleet, load, grows=workers is None)
                 yield run
                 run.gather()
@@ -133,6 +139,23 @@ def simulate_cluster(
 
     request = RoundsRequest(rounds, init, callback, certify, Clock.of(clock), Checkpoint.of(checkpoint), progress)
     return play(problem, algorithm, local, options, request, there)
+
+
+def _at_most_shards(workers: int) -> int:
+    if workers > SHARDS:
+        raise ValueError(
+            f"workers must be at most {SHARDS}, the number of shards that clients are divided into, got {workers}; "
+            "give each of fewer workers more threads."
+        )
+    return workers
+
+
+def _idle(workers: int, room: int) -> str:
+    """Say why there are fewer workers than there is room for."""
+    return (
+        f"simulate_cluster: {workers} workers, with room for {room}: each has a shard at least, and of the {SHARDS} "
+        f"shards {workers} have clients that take part. Workers with more threads use more cores."
+    )
 
 
 def _sizes(ray: Any, workers: int | None, threads: int | None, plain: bool) -> tuple[int, int]:

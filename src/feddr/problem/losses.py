@@ -22,6 +22,19 @@ Bounds = tuple[float, float]
 """Bounds (l, L) on the eigenvalues of a Hessian."""
 
 
+def check_curvature(curvature: Any) -> None:
+    """Refuse bounds on a curvature of which the lower one is above the other.
+
+    Examples
+    --------
+    >>> check_curvature((2.0, 1.0))
+    Traceback (most recent call last):
+    ValueError: curvature must be (l, L) with l <= L, got (2.0, 1.0).
+    """
+    if isinstance(curvature, tuple) and not curvature[0] <= curvature[1]:
+        raise ValueError(f"curvature must be (l, L) with l <= L, got {curvature}.")
+
+
 def cross_entropy(model: Model) -> PerSample:
     """Return the cross-entropy of a model on features ``x`` and labels ``y``: whole numbers, 0 and 1 for one output."""
 

@@ -94,8 +94,7 @@ class Problem:
         if self.g is not None:
             kinds.instance("g", self.g)
         object.__setattr__(self, "init", start(self.init))
-        if isinstance(self.curvature, tuple) and not self.curvature[0] <= self.curvature[1]:
-            raise ValueError(f"curvature must be (l, L) with l <= L, got {self.curvature}.")
+        losses.check_curvature(self.curvature)
         assert self.client_weights is not None  # a wrong weighting is refused here, not in the first round
         for name, function in (("loss", self.loss), ("correct", self.correct)):
             if function is not None:

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
+    from feddr.algorithms.algorithm import ProblemLike
     from feddr.problem import Problem
 
 
@@ -69,7 +70,7 @@ class Smoothness:
 
 
 def smoothness(
-    problem: "Problem", points: Sequence[Any] = (), *, radius: float = 0.0, draws: int = 3, seed: int = 0
+    problem: "ProblemLike", points: Sequence[Any] = (), *, radius: float = 0.0, draws: int = 3, seed: int = 0
 ) -> Smoothness:
     """Return bounds on the curvature of every client.
 

@@ -1,5 +1,6 @@
 """Runs on workers have the bits of ``simulate``, whatever the number of workers, and whoever of them dies when."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +60,22 @@ def test_fewer_clients_than_shards_and_workers() -> None:
     expected = feddr.simulate(problem(3), FEDDR, **common)
     assert_same(expected, feddr.simulate_cluster(problem(3), FEDDR, workers=5, **common))
     assert len(FLEETS[-1].members) == 3
+
+
+def test_more_workers_than_shards_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"workers must be at most 64, .*, got 65; give each of fewer workers more"):
+        feddr.simulate_cluster(problem(), FEDDR, workers=65, **arguments())
+    assert not FLEETS
+
+
+def test_workers_for_whom_there_is_no_shard_are_not_started_and_that_is_said(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for progress, words in (("words", "2 workers, with room for 64: .* of the 64 shards 2 have clients"), (False, "")):
+        common = arguments(sampling=feddr.sampling.Full(), rounds=1, progress=progress)
+        feddr.simulate_cluster(problem(2), FEDDR, threads=1, **common)
+        assert re.fullmatch(f".*{words}.*" if words else "", capsys.readouterr().err, re.DOTALL)
+        assert len(FLEETS[-1].members) == 2
 
 
 def test_samples_on_demand() -> None:

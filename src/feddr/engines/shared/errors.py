@@ -56,6 +56,10 @@ class AccuracyWarning(UserWarning):
     """A certified solver ended before its stopping rule held, and rounding does not explain it."""
 
 
+class WorkerWarning(UserWarning):
+    """A worker of a cluster died, and another one has taken its place."""
+
+
 def check_finite(upload: Tree, client: int, round_: int, local: Any, algorithm: Any) -> None:
     """Stop a run whose client sends a NaN or an infinity."""
     if not finite(upload):

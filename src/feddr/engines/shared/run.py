@@ -63,8 +63,8 @@ class Run(ServerRun):
     ) -> None:
         if not isinstance(problem, Problem):
             raise ValueError(
-                f"The simulator compiles a loss written in JAX, got a {type(problem).__name__}; use feddr.reference, "
-                "or write the loss in JAX."
+                f"The simulator compiles a loss written in JAX, got a {type(problem).__name__}; use feddr.reference "
+                "or feddr.simulate_cluster, or write the loss in JAX."
             )
         self.evaluator = Evaluator(problem, options.dtype, pool, layout)
         state = RunState(

@@ -2,10 +2,12 @@
 
 import os
 import platform
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from feddr.engines.shared.errors import WorkerWarning
 from feddr.engines.workers import connection, pickling
 from feddr.engines.workers.placement import Range
 from feddr.engines.workers.worker import Duty, Worker
@@ -167,6 +169,12 @@ class Fleet:
                     f"{self.members[j].machine}; look at its memory, or give it fewer clients with more workers."
                 ) from death
             member = self.members[j]
+            warnings.warn(
+                f"Worker {j} on {member.machine} died ({type(death).__name__}); another one takes its place, and "
+                "computes its clients' rounds since the last checkpoint again.",
+                WorkerWarning,
+                stacklevel=2,
+            )
             try:
                 self.ray.kill(member.actor)
                 member.actor = self._actor(self.options)
