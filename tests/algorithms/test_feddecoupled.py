@@ -7,6 +7,7 @@ import feddr
 from feddr.local import SGD
 from tests.algorithms.test_composite_methods import (
     STRENGTH,
+    Vector,
     batches,
     classification,
     iterates,
@@ -51,6 +52,36 @@ def test_the_published_rule_by_hand() -> None:
         c = (x - z) / eta - means
         assert np.max(np.abs(c.mean(axis=0))) < 1e-12
         x = soft(z, eta * STRENGTH)
+
+
+def test_with_a_projection_it_is_the_rule_of_the_authors_next_paper() -> None:
+    """Zhang, Hu, So and Johansson (2024): the server keeps z, and every step takes the gradient at a projection."""
+
+    def project(x: Vector) -> Vector:
+        return np.maximum(x, 0.0)
+
+    lr, s = 0.03125, 0.5
+    data = make_regression((20, 20, 20), 6, seed=3)
+    problem = feddr.Problem(squares, data, np.full(6, 0.25), feddr.prox.NonNegative())
+    solver = SGD(lr, epochs=2, batch_size=4)
+    steps = solver.num_steps(20)
+    z = np.full(6, 0.25)
+    c = np.zeros((3, 6))
+    bound = False
+    for k, xbar in enumerate(iterates(problem, feddr.FedDecoupled(s), solver, 8)):
+        assert np.max(np.abs(xbar - project(z))) < 1e-12
+        bound = bound or bool((z < 0).any())
+        ends, means = np.zeros((3, 6)), np.zeros((3, 6))
+        for i in range(3):
+            ends[i] = project(z)
+            for a, b in batches(problem, solver, i, k):
+                gradient = a.T @ (a @ project(ends[i]) - b) / len(b)
+                ends[i] -= lr * (gradient + c[i])
+                means[i] += gradient / steps
+        after = (1 - s) * project(z) + s * ends.mean(axis=0)
+        c = (project(z) - after) / (s * lr * steps) - means
+        z = after
+    assert bound  # or nothing was projected
 
 
 @pytest.mark.parametrize("weights", ["uniform", "samples"])

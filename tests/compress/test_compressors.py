@@ -12,7 +12,18 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from numpy.typing import NDArray
 
-from feddr.compress import Compressor, EncodingError, Nonzero, Quantised, RandomK, Rounded, TopK, feedback
+from feddr.compress import (
+    Compressor,
+    EncodingError,
+    Nonzero,
+    Quantised,
+    RandomK,
+    Rounded,
+    TopK,
+    feedback,
+    quantised,
+    sparse,
+)
 from feddr.compress import bits as packing
 
 COMPRESSORS: list[Compressor] = [
@@ -90,12 +101,38 @@ def test_random_rounding_is_right_on_average_up_to_its_scaling() -> None:
     np.testing.assert_allclose(mean / compressor.contraction(upload), upload, atol=0.02)
 
 
-def test_random_positions_are_fair_and_follow_from_the_key() -> None:
-    compressor, upload = RandomK(0.25), np.ones(8)
-    sent = [compressor.compress(upload, key) for key in range(2000)]
-    assert all(one.sum() == 2 for one in sent)
-    np.testing.assert_allclose(np.mean(sent, axis=0), 0.25, atol=5 * np.sqrt(0.25 * 0.75 / 2000))
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_each_number_is_rounded_up_as_often_as_its_fraction_says(dtype: Any) -> None:
+    """Over 100,003 numbers, within five standard errors; whole numbers stay what they are."""
+    for whole, fraction in ((-3.0, 0.25), (0.0, 1 / 3), (5.0, 0.9)):
+        levels = np.full(100_003, whole + fraction, dtype)
+        found = quantised._rounded_at_random(levels, draw=1)
+        assert found.dtype == dtype
+        assert set(found.tolist()) == {whole, whole + 1}
+        assert abs(found.mean(dtype=np.float64) - levels[0]) < 5 * np.sqrt(fraction * (1 - fraction) / len(levels))
+    exact = np.arange(-7, 8).astype(dtype)
+    assert all(quantised._rounded_at_random(exact, draw).tolist() == exact.tolist() for draw in range(100))
+
+
+@pytest.mark.parametrize("share", [0.25, 0.75])
+def test_random_positions_are_fair_and_follow_from_the_key(share: float) -> None:
+    """Also every pair of positions is as likely as any other."""
+    compressor, upload, k = RandomK(share), np.ones(8), int(8 * share)
+    sent = np.array([compressor.compress(upload, key) for key in range(2000)])
+    assert (sent.sum(axis=1) == k).all()
+    np.testing.assert_allclose(sent.mean(axis=0), share, atol=5 * np.sqrt(share * (1 - share) / 2000))
+    both, pairs = k * (k - 1) / (8 * 7), (sent.T @ sent / 2000)[np.triu_indices(8, 1)]
+    np.testing.assert_allclose(pairs, both, atol=5 * np.sqrt(both * (1 - both) / 2000))
     assert compressor.compress(upload, 3).tolist() == sent[3].tolist()
+
+
+@pytest.mark.parametrize(("size", "count"), [(1, 0), (2, 1), (9, 4), (40, 20), (1000, 100), (1000, 500)])
+def test_random_positions_are_the_first_distinct_ones_of_a_stream(size: int, count: int) -> None:
+    """Of as many as it takes, which is sometimes more than are drawn at first."""
+    for key in range(60):
+        stream = (int(raw) >> 11 for raw in np.random.PCG64(key).random_raw(64 * size))
+        distinct = list(dict.fromkeys(int(float(top) * (size * 2.0**-53)) for top in stream))
+        assert sparse._first_distinct(size, count, key).tolist() == distinct[:count]
 
 
 @EACH
@@ -167,6 +204,14 @@ def test_another_compressor_of_the_same_length_is_refused() -> None:
         Quantised(4).decode(bytes(message), upload)
 
 
+def test_a_message_of_the_version_with_other_random_positions_is_refused() -> None:
+    upload = np.ones(16, np.float32)
+    message = bytearray(RandomK(0.5).encode(upload))
+    message[3] = 3
+    with pytest.raises(EncodingError, match="begins with"):
+        RandomK(0.5).decode(bytes(message), upload)
+
+
 def test_an_upload_that_is_not_finite_is_refused_by_the_encoder_and_kept_by_the_simulation() -> None:
     """A simulation finds the client that sent a NaN by looking at what arrived."""
     upload = np.array([1.0, np.nan, 2.0])
@@ -180,6 +225,9 @@ def test_an_upload_that_is_not_finite_is_refused_by_the_encoder_and_kept_by_the_
 def test_packed_numbers_come_back(count: int, bits: int, seed: int) -> None:
     numbers = np.random.default_rng(seed).integers(0, 2**bits, count, dtype=np.uint64)
     packed = packing.pack(numbers, bits)
+    digits = "".join(f"{number:0{bits}b}" for number in numbers.tolist())
+    digits += "0" * (-len(digits) % 8)
+    assert packed == bytes(int(digits[k : k + 8], 2) for k in range(0, len(digits), 8))
     assert len(packed) == packing.num_bytes(count, bits)
     assert packing.unpack(packed, count, bits).tolist() == numbers.tolist()
 

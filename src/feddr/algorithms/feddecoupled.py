@@ -77,9 +77,12 @@ class FedDecoupled(CompressedUploads):
     grad f_i(xbar) + c_i = (xbar - z) / eta, the mean of which over the clients is d = grad f(xbar), so that
     xbar = prox_{eta g}(xbar - eta d), which says that xbar is stationary.
 
-    The paper's abstract has what this rule does: the prox is decoupled from what travels, drift is corrected without
-    assumptions on the data, and one vector of the model's size is sent each way. The rule was not compared with the
-    paper's listing line by line; tests hold it to the steps above written out by hand, and to scikit-learn's lasso.
+    Where it is from: the paper's abstract, and the fixed point above, which leaves the t-th step no other prox than
+    that of t lr g. The paper's own listing was not at hand. Compared line by line was a program of Algorithm 1 in the
+    authors' next paper, which has projections where this one has proximal operators (``RFedProj_.m`` in
+    github.com/zhenwei-huang/RFedAGS): steps, mean and corrections are those above. There the first round begins at the
+    projection of the start, here at the start itself. Tests hold the rule to both written out by hand, and to
+    scikit-learn's lasso.
 
     The paper gives it no name; this one is ours. With one step of everybody it is the proximal gradient method. With
     g = 0 and server_lr = 1 it is SCAFFOLD with everybody in every round, at half of its bytes.
@@ -97,6 +100,9 @@ class FedDecoupled(CompressedUploads):
     ----------
     J. Zhang, J. Hu, M. Johansson. Composite Federated Learning with Heterogeneous Data. arXiv:2309.01795, 2023
     (ICASSP 2024).
+
+    J. Zhang, J. Hu, A. M.-C. So, M. Johansson. Nonconvex Federated Learning on Compact Smooth Submanifolds With
+    Heterogeneous Data. NeurIPS 2024.
 
     Examples
     --------

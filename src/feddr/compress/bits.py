@@ -1,7 +1,12 @@
 """Whole numbers of a few bits each, packed into bytes, most significant bit first."""
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
+
+WHOLE_IN_A_BYTE = (2, 4, 8)
+"""Sizes of which a byte holds a whole number, and which are packed without looking at every bit."""
 
 
 def num_bytes(count: int, bits: int) -> int:
@@ -17,12 +22,14 @@ def pack(numbers: NDArray[np.unsignedinteger], bits: int) -> bytes:
     >>> pack(np.array([1, 15, 2], np.uint16), 4).hex()
     '1f20'
     """
-    if bits == 8:
-        return numbers.astype(np.uint8).tobytes()
-    if bits == 4:
-        nibbles = np.zeros(len(numbers) + len(numbers) % 2, np.uint8)
-        nibbles[: len(numbers)] = numbers
-        return (nibbles[0::2] << 4 | nibbles[1::2]).tobytes()
+    if bits in WHOLE_IN_A_BYTE:
+        each = 8 // bits  # numbers of a byte
+        fields = np.zeros((num_bytes(len(numbers), bits), each), np.uint8)
+        fields.reshape(-1)[: len(numbers)] = numbers
+        packed: NDArray[Any] = fields[:, 0]
+        for k in range(1, each):
+            packed = packed << bits | fields[:, k]
+        return packed.tobytes()
     shifts = np.arange(bits - 1, -1, -1, dtype=np.uint64)
     return np.packbits((numbers.astype(np.uint64)[:, None] >> shifts & np.uint64(1)).astype(np.uint8)).tobytes()
 
@@ -36,9 +43,11 @@ def unpack(data: bytes, count: int, bits: int) -> NDArray[np.uint64]:
     [1, 15, 2]
     """
     raw = np.frombuffer(data, np.uint8)
-    if bits == 8:
-        return raw[:count].astype(np.uint64)
-    if bits == 4:
-        return np.stack([raw >> 4, raw & 15], axis=1).reshape(-1)[:count].astype(np.uint64)
+    if bits in WHOLE_IN_A_BYTE:
+        each = 8 // bits
+        fields = np.empty((len(raw), each), np.uint64)
+        for k in range(each):
+            fields[:, k] = raw >> (8 - bits * (k + 1)) & (2**bits - 1)
+        return fields.reshape(-1)[:count]
     digits = np.unpackbits(raw, count=count * bits).reshape(count, bits).astype(np.uint64)
     return digits @ (np.uint64(1) << np.arange(bits - 1, -1, -1, dtype=np.uint64))

@@ -145,7 +145,7 @@ class RandomK(Sparse):
     2
     """
 
-    kind: ClassVar[int] = 3
+    kind: ClassVar[int] = 7  # it was 3 while a key led to other positions
     random = True
 
     def code(self, flat: Flat, lengths: Sequence[int], draw: int) -> Code:
@@ -165,8 +165,32 @@ class RandomK(Sparse):
         return positions, key, *self._unpack_numbers(data[KEY:], len(positions), dtype)
 
     def _positions(self, size: int, key: int) -> NDArray[np.int64]:
-        """Return k positions: those of the least of raw random numbers, which every version of NumPy draws alike."""
-        return _least(np.random.PCG64(key).random_raw(size), self._count(size))
+        """Return k positions in order, every set of k as likely as any other."""
+        count = self._count(size)
+        if 2 * count <= size:
+            return np.sort(_first_distinct(size, count, key))
+        return np.delete(np.arange(size), _first_distinct(size, size - count, key))  # it is quicker to leave out fewer
+
+
+def _first_distinct(size: int, count: int, key: int) -> NDArray[np.int64]:
+    """Return the first so many distinct ones of random positions below ``size``, for at most half of them.
+
+    The positions are made of raw random numbers, which every version of NumPy draws alike. A few more are drawn than
+    are needed on average, and twice as many where they do not suffice; the result does not depend on how many.
+    """
+    if not count:
+        return np.zeros(0, np.int64)
+    mean = -size * math.log1p(-count / size)
+    draws = math.ceil(mean + math.sqrt(mean))
+    while True:
+        raw = np.random.PCG64(key).random_raw(draws) >> np.uint64(11)  # 53 bits, which a float64 holds
+        positions = (raw * (size * 2.0**-53)).astype(np.int64)
+        order, first = np.arange(draws), np.empty(size, np.int64)
+        first[positions[::-1]] = order[::-1]  # of a position that comes several times the last entry stays
+        distinct = positions[first[positions] == order]
+        if len(distinct) >= count:
+            return distinct[:count]
+        draws *= 2
 
 
 def _least(numbers: NDArray[Any], count: int) -> NDArray[np.int64]:
