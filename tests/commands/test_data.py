@@ -200,5 +200,5 @@ def test_every_set_has_a_name_in_an_experiment(table: dict[str, object], place: 
         assert np.array_equal(problem.data.train.samples[name], federation.train.samples[name])
     assert config.parse(tomllib.loads(config.dumps(parsed))) == parsed
     raw["model"]["num_features"] = features + 1
-    with pytest.raises(config.ConfigError, match=f"model softmax does not fit samples of shape .{features},"):
+    with pytest.raises(config.ConfigError, match=f"takes {features + 1} features, the samples have {features};"):
         config.build(config.parse(raw))

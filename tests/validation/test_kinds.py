@@ -47,6 +47,18 @@ MISTAKES: list[tuple[Callable[[], Any], str]] = [
         lambda: run(sampling=feddr.sampling.Uniform),
         "sampling must be an instance, got the class Uniform; write Uniform(...).",
     ),
+    (lambda: run(algorithm="FedDR"), "algorithm must be an object such as feddr.FedDR(), got 'FedDR'."),
+    (lambda: run(local=0.1), "local must be an object such as feddr.local.SGD(lr=0.01), got 0.1."),
+    (lambda: run(sampling=1), "sampling must be an object such as feddr.sampling.Uniform(10), got 1."),
+    (
+        lambda: classification(SOFTMAX, DATA, g=0.1),  # type: ignore[arg-type]
+        "g must be an object such as feddr.prox.L1(0.01), got 0.1.",
+    ),
+    (
+        lambda: FederatedData.from_clients({"ann": {"x": X}, "bob": {"x": X}}),  # type: ignore[arg-type]
+        "Clients must be a list, with a mapping of arrays for each, got a mapping of 'ann', 'bob'; give "
+        "list(clients.values()), or from_arrays(X, y, clients=names).",
+    ),
     (
         lambda: run(engine=feddr.reference, algorithm=feddr.FedAvg),
         "algorithm must be an instance, got the class FedAvg; write FedAvg(...).",
@@ -91,13 +103,26 @@ MISTAKES: list[tuple[Callable[[], Any], str]] = [
     ),
     (
         lambda: classification(feddr.models.softmax(7, 3), DATA),
-        "model softmax does not fit samples of shape (5,): dot_general requires contracting dimensions to have the "
-        "same shape, got (5,) and (7,); build it for this shape.",
+        "model softmax takes 7 features, the samples have 5; build it with 5.",
     ),
     (
         lambda: regression(feddr.models.linear(4), column(X[:, 0])),
-        "model linear does not fit samples of shape (5,): dot_general requires contracting dimensions to have the "
-        "same shape, got (5,) and (4,); build it for this shape.",
+        "model linear takes 4 features, the samples have 5; build it with 5.",
+    ),
+    (
+        lambda: classification(feddr.models.mlp([7, 3]), DATA),
+        "model mlp takes 7 features, the samples have 5; build it with 5.",
+    ),
+    (
+        lambda: classification(
+            feddr.models.softmax(10, 3), FederatedData.from_clients([{"x": X.reshape(3, 2, 5), "y": [0, 1, 2]}])
+        ),
+        "model softmax takes 10 features, the samples have the shape (2, 5); make rows of them, x.reshape(len(x), -1).",
+    ),
+    (
+        lambda: classification(feddr.models.Model(lambda _: np.zeros((4, 3)), lambda params, x: x @ params, 3), DATA),
+        "model does not fit samples of shape (5,): dot_general requires contracting dimensions to have the same "
+        "shape, got (5,) and (4,); build it for this shape.",
     ),
     (
         lambda: classification(SOFTMAX, column(np.zeros((6, 1), int))),

@@ -98,6 +98,12 @@ def concatenate(clients: Sequence[Mapping[str, ArrayLike]], part: str) -> Client
     """Return the samples of all clients, one client after the other; ``part`` names them in messages."""
     if len(clients) == 0:
         raise ValueError(f"A federation needs at least one client, got an empty list for {part}.")
+    if isinstance(clients, Mapping):
+        raise ValueError(
+            "Clients must be a list, with a mapping of arrays for each, got a mapping of "
+            f"{', '.join(map(repr, list(clients)[:3]))}; give list(clients.values()), or from_arrays(X, y, "
+            "clients=names)."
+        )
     for i, client in enumerate(clients):
         if not isinstance(client, Mapping):
             raise ValueError(

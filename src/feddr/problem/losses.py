@@ -117,6 +117,7 @@ def check_width(model: Model, data: FederatedData, seed: int) -> Tree:
             model.check(part.samples["x"])
     start, rows = model.init(seed), data.train.samples["x"][:2]
     arguments = tree.cast(start, np.float32), precision.samples({"x": rows}, np.float32)["x"]
+    _check_features(model, rows.shape[1:])
     try:
         # A function made just for this, which JAX forgets again; it remembers others in this precision.
         jax.eval_shape(lambda params, x: model.apply(params, x), *arguments)
@@ -127,6 +128,18 @@ def check_width(model: Model, data: FederatedData, seed: int) -> Tree:
             f"{name} does not fit samples of shape {rows.shape[1:]}: {reason}; build it for this shape."
         ) from None
     return start
+
+
+def _check_features(model: Model, shape: tuple[int, ...]) -> None:
+    """Refuse samples that a fully connected model was not built for, with the number that it should be built for."""
+    spec = model.spec or {}
+    features = spec.get("num_features", next(iter(spec.get("sizes", ())), None))
+    if spec.get("name") not in ("linear", "softmax", "mlp") or shape == (features,):
+        return
+    takes = f"model {spec['name']} takes {features} features, the samples have"
+    if len(shape) == 1:
+        raise ValueError(f"{takes} {shape[0]}; build it with {shape[0]}.")
+    raise ValueError(f"{takes} the shape {shape}; make rows of them, x.reshape(len(x), -1).")
 
 
 def check_per_sample(name: str, function: PerSample, init: Tree, samples: Samples) -> None:

@@ -92,7 +92,7 @@ class Problem:
     def __post_init__(self) -> None:
         kinds.instance("data", self.data, FederatedData, DATA)
         if self.g is not None:
-            kinds.instance("g", self.g)
+            kinds.like("g", self.g, "prox", "feddr.prox.L1(0.01)")
         object.__setattr__(self, "init", start(self.init))
         losses.check_curvature(self.curvature)
         assert self.client_weights is not None  # a wrong weighting is refused here, not in the first round

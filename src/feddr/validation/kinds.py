@@ -1,5 +1,6 @@
 """Validation of kinds: a class where an instance is wanted, a module of another library where a model is."""
 
+import reprlib
 from typing import Any
 
 _WAYS = {
@@ -25,6 +26,20 @@ def instance(what: str, value: Any, kind: type | None = None, remedy: str = "") 
         raise ValueError(f"{what} must be an instance, got the class {value.__name__}; write {value.__name__}(...).")
     if kind is not None and not isinstance(value, kind):
         raise ValueError(f"{what} must be a {kind.__name__}, got a {type(value).__name__}; {remedy}.")
+
+
+def like(what: str, value: Any, method: str, example: str) -> None:
+    """Refuse a class, and what lacks a method of the protocol that is wanted, such as a name or a number.
+
+    Examples
+    --------
+    >>> like("sampling", 2, "draw", "feddr.sampling.Uniform(2)")
+    Traceback (most recent call last):
+    ValueError: sampling must be an object such as feddr.sampling.Uniform(2), got 2.
+    """
+    instance(what, value)
+    if not hasattr(value, method):
+        raise ValueError(f"{what} must be an object such as {example}, got {reprlib.repr(value)}.")
 
 
 def model(value: Any, kind: type) -> None:

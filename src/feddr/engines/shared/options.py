@@ -44,7 +44,7 @@ class EngineOptions:
     stop_when: StopWhen | str | None = None
 
     def __post_init__(self) -> None:
-        kinds.instance("sampling", self.sampling)
+        kinds.like("sampling", self.sampling, "draw", "feddr.sampling.Uniform(10)")
         scalars.count(self, "seed", 0)
         scalars.count(self, "evaluate_every", 1)
         if self.on_bad_client not in ("stop", "skip"):
@@ -80,8 +80,9 @@ class EngineOptions:
 
     def check(self, algorithm: Algorithm, problem: HasRegulariser, local: Any = None) -> None:
         """Refuse an algorithm that cannot handle the problem, or these options, and what is none."""
-        kinds.instance("algorithm", algorithm)
-        kinds.instance("local", local)
+        kinds.like("algorithm", algorithm, "subproblem", "feddr.FedDR()")
+        if local is not None:
+            kinds.like("local", local, "num_steps", "feddr.local.SGD(lr=0.01)")
         if not hasattr(problem, "data"):
             raise ValueError(
                 f"problem must be a feddr.Problem, got a {type(problem).__name__}; use Problem.classification or "
