@@ -165,7 +165,7 @@ def test_csv_classes_that_are_numbers_are_sorted_as_numbers(tmp_path: Path) -> N
             {},
             "line 3: column age is empty; fill it in, leave the row or the column out, or use missing=",
         ),
-        (BANKS.replace("41.5", "nan"), {}, "line 3: column age must hold finite numbers, got 'nan'"),
+        (BANKS.replace("41.5", "nan"), {}, "line 3: column age is missing, it holds 'nan'; fill it in, "),
         (BANKS.replace("41.5", "1e99"), {}, "line 3: column age must hold finite numbers, got '1e99'"),
         (BANKS, {"categorical": []}, "line 2: column job must hold finite numbers, got 'clerk'"),
         (BANKS.replace("south,", "south,1,"), {}, "line 3: needs 4 values, one for each column, it has 5"),

@@ -61,8 +61,11 @@ def test_labels_are_those_of_the_table() -> None:
 
 def test_unknown_categories_are_refused_or_zero() -> None:
     rows = ROWS.assign(ward=["east", "north", "south"])
-    with pytest.raises(ValueError, match=r"row 7: column ward must be one of 'north', .*got 'east'; .*unknown=\"zeros"):
+    with pytest.raises(ValueError, match=r"row 7: column ward must be one of 'north'.*got 'east'; .*unknown=\"zeros"):
         PATIENTS.transform(rows)
+    with_empty = CategoricalColumn("ward", ("north", None))
+    with pytest.raises(ValueError, match="column ward must be one of 'north' or empty, got 'east'; correct it"):
+        Preparation((with_empty,)).transform(rows[["ward"]])
     lenient = Preparation(PATIENTS.columns, unknown="zeros")
     assert lenient.transform(rows)[:, 3:].tolist() == [[0, 0], [0, 0], [1, 0]]
 

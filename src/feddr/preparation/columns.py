@@ -99,6 +99,12 @@ class CategoricalColumn:
             )
 
     @property
+    def _known(self) -> str:
+        """The categories for a message: a missing one is an empty cell."""
+        known = listed(tuple(c for c in self.categories if c is not None))
+        return f"{known} or empty" if None in self.categories else known
+
+    @property
     def levels(self) -> tuple[Category | None, ...]:
         """The categories that have a feature."""
         return tuple(c for c in self.categories if self.reference is None or key(c) != key(self.reference))
@@ -116,8 +122,8 @@ class CategoricalColumn:
             if key(values[row]) is None:
                 raise ValueError(f"{locate(row)}: column {self.name} is empty; {FILL}.")
             raise ValueError(
-                f"{locate(row)}: column {self.name} must be one of {listed(self.categories)}, got "
-                f'{str(values[row])[:40]!r}; correct it, or use unknown="zeros".'
+                f"{locate(row)}: column {self.name} must be one of {self._known}, got "
+                f'{str(values[row])[:40]!r}; correct it, or prepare the data with unknown="zeros".'
             )
         return [(coded == self.categories.index(level)).astype(np.float64) for level in self.levels]
 
@@ -139,6 +145,8 @@ def numbers(name: str, values: NDArray[Any], locate: Place, *, missing: bool = F
         row = int(np.argmax(wrong))
         if key(values[row]) is None:
             raise ValueError(f"{locate(row)}: column {name} is empty; {FILL}.")
+        if absent[row]:
+            raise ValueError(f"{locate(row)}: column {name} is missing, it holds {values[row]!r}; {FILL}.")
         raise ValueError(
             f"{locate(row)}: column {name} must hold finite numbers, got {str(values[row])[:40]!r}; correct it, leave "
             "the column out, or name it as categorical."
