@@ -21,6 +21,7 @@ def test_the_list_has_every_file_with_what_it_is() -> None:
     assert sorted(line.split()[0] for line in lines) == sorted(files)
     assert all(len(line.split()) > 5 for line in lines)
     assert lines[0].split()[0] == "first"
+    assert all(line.count("(") == line.count(")") for line in lines), "a sentence ends within brackets"
 
 
 @pytest.mark.parametrize("name", ["first", "first.toml", "synthetic-11"])

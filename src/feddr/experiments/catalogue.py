@@ -1,5 +1,6 @@
 """The catalogue of experiments that feddr brings: their files, names and descriptions."""
 
+import re
 from pathlib import Path
 
 FOLDER = Path(__file__).parent
@@ -23,6 +24,8 @@ def shipped() -> dict[str, Path]:
 def summary(path: Path) -> str:
     """Return the first sentence of the comment at the top of an experiment, without what follows a colon.
 
+    What stands in brackets goes first, if there is a colon in it.
+
     Examples
     --------
     >>> summary(shipped()["synthetic-11"])
@@ -31,4 +34,4 @@ def summary(path: Path) -> str:
     lines = path.read_text(encoding="utf-8").splitlines()
     comment = [line.removeprefix("#").strip() for line in lines[: next(i for i, s in enumerate(lines) if s[:1] != "#")]]
     sentence = " ".join(comment).split(". ")[0].removesuffix(".")
-    return sentence.split(": ")[0]
+    return re.sub(r" \([^()]*: [^()]*\)", "", sentence).split(": ")[0]
