@@ -80,6 +80,12 @@ def test_the_step_that_left_the_finite_numbers_is_found() -> None:
     assert "The local steps are probably too long: lower the learning rate of SGD(lr=1000.0" in str(error.value)
 
 
+def test_an_algorithm_without_an_eta_is_not_told_to_lower_it() -> None:
+    local = feddr.local.SGD(lr=1000.0, epochs=50, batch_size=None)
+    with pytest.raises(feddr.DivergedError, match=r"lower the learning rate of SGD\(.*\)\.$"):
+        go(one_dimensional(5.0), feddr.FedAvg(), 1, local=local)
+
+
 def test_an_eta_that_is_too_small_for_the_learning_rate_is_named() -> None:
     local = feddr.local.SGD(lr=1.0, epochs=300, batch_size=None)
     with pytest.raises(feddr.DivergedError, match=r"With eta = 0\.1 the proximal term alone makes steps of lr = 1"):

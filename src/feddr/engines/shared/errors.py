@@ -74,10 +74,11 @@ def check_finite(upload: Tree, client: int, round_: int, local: Any, algorithm: 
 def shorter(local: Any, algorithm: Any) -> str:
     """Return what makes local steps shorter: a certified solver has no learning rate, it finds its steps itself.
 
-    A server does not know the solvers of its clients, and names the clients instead.
+    A server does not know the solvers of its clients, and names the clients instead. Not every algorithm has an eta.
     """
-    eta = f"the eta of {algorithm}"
-    return f"lower {eta}" if getattr(local, "certified", False) else f"lower the learning rate of {local}, or {eta}"
+    ways = [] if getattr(local, "certified", False) else [f"the learning rate of {local}"]
+    ways += [f"the eta of {algorithm}"] if hasattr(algorithm, "eta") or not ways else []
+    return f"lower {', or '.join(ways)}"
 
 
 def inaccurate(solution: Solution) -> bool:
