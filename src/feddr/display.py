@@ -126,6 +126,19 @@ def percent(value: float) -> str:
     return "-" if math.isnan(value) else f"{100 * value:.1f} %"
 
 
+def megabytes(count: float) -> str:
+    """Return a number of bytes in MB, or in kB where there are few.
+
+    Examples
+    --------
+    >>> megabytes(4480), megabytes(21.94e6), megabytes(3.2e9)
+    ('4.48 kB', '21.9 MB', '3,200 MB')
+    """
+    if count < 1e5:
+        return f"{count / 1e3:.3g} kB"
+    return f"{count / 1e6:,.0f} MB" if count >= 1e8 else f"{count / 1e6:.3g} MB"
+
+
 def _one_line(text: str, most: int = 100) -> str:
     text = " ".join(text.split())
     return text if len(text) <= most else f"{text[: most - 1]}…"

@@ -80,6 +80,23 @@ def test_everything_that_acts_has_a_name_and_can_be_reached(opened: Opened, repo
     spoken(page, "client 1: 40 training")
 
 
+def test_names_of_clients_and_few_bytes_are_shown_whole(opened: Opened, tmp_path: Path) -> None:
+    folder = experiment(tmp_path / "run", ["FedDR"])
+    clients = folder / "clients.csv"
+    clients.write_text(clients.read_text().replace("client 0", "WWWMMMMM"))  # wide letters
+    page = opened.file(written(tmp_path / "report.html", folder))
+    page.evaluate(
+        "() => { window.texts = []; const { prototype } = CanvasRenderingContext2D, { fillText } = prototype;"
+        " prototype.fillText = function (text, ...rest) { texts.push(text);"
+        " return fillText.call(this, text, ...rest); } }"
+    )
+    page.set_viewport_size({"width": 900, "height": 800})
+    page.wait_for_function("texts.includes('samples')")
+    assert {"WWWMMMMM", "client 1", "client 2", "client 3"} <= set(page.evaluate("texts"))
+    assert "80 kB" in page.locator(".tile dd").all_inner_texts()
+    assert page.evaluate("[...document.querySelectorAll('.tile dd')].every((n) => n.scrollWidth <= n.clientWidth)")
+
+
 def test_what_a_run_is_stands_in_the_page(opened: Opened, report: Path) -> None:
     page = opened.file(report)
     assert page.locator("h1").inner_text() == "small"

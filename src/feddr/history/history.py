@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from feddr.display import Card, as_html, as_text, number, percent
+from feddr.display import Card, as_html, as_text, megabytes, number, percent
 from feddr.history.clients import ClientHistory
 from feddr.storage import untrusted
 
@@ -174,7 +174,7 @@ class History:
             if values:
                 facts[title] = f"{text(values[0])} to {text(values[-1])}" if len(values) > 1 else text(values[0])
         if last.bytes_up + last.bytes_down:
-            facts["sent"] = f"{(last.bytes_up + last.bytes_down) / 1e6:,.3g} MB"
+            facts["sent"] = megabytes(last.bytes_up + last.bytes_down)
         names = ("F", "test_accuracy")
         return Card("History", facts, {name.replace("_", " "): self.column(name) for name in names})
 

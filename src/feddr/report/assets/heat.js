@@ -32,13 +32,19 @@ class Heat {
     const width = this.box.clientWidth,
       narrow = width < 560,
       step = this.height / this.rows;
+    const ctx = this.canvas.getContext("2d");
+    ctx.font = this.font(step);
     const names =
       step >= 11
-        ? Math.min(narrow ? 74 : 130, 8 + 6.6 * Math.max(...this.clients.names.map((name) => name.length)))
+        ? Math.min(narrow ? 74 : 130, 9 + Math.max(...this.clients.names.map((name) => ctx.measureText(name).width)))
         : 0;
     const bars = narrow ? 64 : 180;
     const left = names + bars + 14;
     return { width, step, names, bars, left, cell: (width - left) / Math.max(1, this.clients.columns.length) };
+  }
+
+  font(step) {
+    return `${Math.min(12, Math.max(9, step - 4))}px system-ui, sans-serif`;
   }
 
   draw() {
@@ -51,7 +57,7 @@ class Heat {
     this.canvas.style.height = `${this.height + below}px`;
     const ctx = this.canvas.getContext("2d");
     ctx.scale(ratio, ratio);
-    ctx.font = `${Math.min(12, Math.max(9, step - 4))}px system-ui, sans-serif`;
+    ctx.font = this.font(step);
     ctx.textBaseline = "middle";
     const { train, test } = this.clients;
     const most = Math.max(...train.map((count, i) => count + test[i]));

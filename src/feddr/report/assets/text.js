@@ -68,7 +68,11 @@ const seconds = (value) => {
   if (value < 6000) return `${Math.floor(value / 60)} min ${Math.round(value % 60)} s`;
   return `${Math.floor(value / 3600)} h ${Math.round((value % 3600) / 60)} min`;
 };
-const megabytes = (value) => (known(value) ? `${value >= 100 ? group(value) : value.toPrecision(3)} MB` : "–");
+const megabytes = (value) => {
+  if (!known(value)) return "–";
+  if (value > 0 && value < 0.1) return `${Number((value * 1e3).toPrecision(3))} kB`;
+  return `${value >= 100 ? group(value) : value.toPrecision(3)} MB`;
+};
 const virtual = (value) => (known(value) ? `${Number(value.toPrecision(5))} s` : "–");
 
 // Numbers at an axis: short, with a prefix where they are large.
