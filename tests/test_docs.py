@@ -264,7 +264,11 @@ def test_the_code_of_read_the_results_runs(tmp_path: Path, monkeypatch: pytest.M
     values: dict[str, Any] = {}
     code = "\n".join(block for _, block in blocks(DOCS / "RESULTS.md", "python"))
     exec(compile(code, "RESULTS.md", "exec"), values)
-    assert values["stopped"].settings["stopped"].startswith("in round ")
+    said = re.search(r"# (in round \d+, test_accuracy is )([\d.]+),", code)
+    stopped = values["stopped"].settings["stopped"]
+    assert said is not None
+    assert stopped.startswith(said[1])
+    assert float(stopped.removeprefix(said[1]).split(",")[0]) == pytest.approx(float(said[2]), abs=0.04)
     assert set(values["result"].history.metrics) >= {"test_f1", "test_auc", "test_loss", "worst_client_test_accuracy"}
     assert values["found"].table.index.tolist() == ["FedDR", "FedAvg"]
 
