@@ -120,14 +120,23 @@ def test_step_sizes_are_lowered_only_where_that_helps(g: feddr.prox.Regulariser,
     assert fixed_work.largest(g, x0, 50.0, pace=10.0) == 1.0
 
 
-def test_certified_solvers_have_what_the_theory_recommends(regression_data: feddr.FederatedData) -> None:
+def test_certified_solvers_have_what_the_theory_recommends(
+    regression_data: feddr.FederatedData, capsys: pytest.CaptureFixture[str]
+) -> None:
     problem = feddr.Problem.regression(feddr.models.linear(6), regression_data)
     result = feddr.simulate(problem, feddr.FedDR(), local=local.Accelerated(), rounds=1)
     chosen: Any = result.algorithm
     best = feddr.theory.recommend(problem)
     assert (chosen.alpha, chosen.eta) == (best.alpha, best.eta)
     assert (chosen.init, chosen.mean) == ("lazy", "all")
-    assert result.settings["step_sizes"].startswith(f"alpha = {best.alpha:.4g}, eta = {best.eta:.4g}.")
+    assert result.settings["step_sizes"] == " ".join(
+        (f"alpha = {best.alpha:.4g}, eta = {best.eta:.4g}.", *best.reasons)
+    )
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(
+        f"FedDR: alpha = {best.alpha:.4g}, eta = {best.eta:.4g}, as theory recommends. The smoothness"
+    )
+    assert best.reasons[-1] not in line  # the terminal has the numbers, the settings have the reasons
 
 
 @dataclass(frozen=True)

@@ -136,17 +136,20 @@ class Resolved(NamedTuple):
     algorithm
         With nothing left "auto".
     words
-        How the numbers were chosen; none where they were given.
+        How the numbers were chosen, with all reasons; none where they were given.
     smoothness
         The one that they were chosen for, where the theory chose them.
     recommend
         From another smoothness to what the theory would have chosen for it.
+    in_short
+        The words for a terminal, where they are many.
     """
 
     algorithm: Any
     words: str = ""
     smoothness: Smoothness | None = None
     recommend: Callable[[Smoothness], Recommendation] | None = None
+    in_short: str = ""
 
 
 class CurvatureWarning(UserWarning):
@@ -222,9 +225,14 @@ def _recommended(algorithm: Any, problem: Any, sampling: "Sampling", local: Any)
         return recommend(problem, sampling, curvature=curvature, **fixed, **more)
 
     best = recommendation(curvature)
-    words = " ".join((f"alpha = {best.alpha:.4g}, eta = {best.eta:.4g}.", *best.reasons))
+    numbers = f"alpha = {best.alpha:.4g}, eta = {best.eta:.4g}"
+    words = " ".join((f"{numbers}.", *best.reasons))
+    in_short = (
+        f"{numbers}, as theory recommends. {best.reasons[0]} Larger step sizes often do better, without a guarantee; "
+        "the settings of the run (step_sizes) have the reasons."
+    )
     algorithm = dataclasses.replace(algorithm, **{"alpha": best.alpha, "eta": best.eta, **fixed})
-    return Resolved(algorithm, words, curvature, recommendation)
+    return Resolved(algorithm, words, curvature, recommendation, in_short)
 
 
 def _of(algorithm: Any, name: str) -> Any:

@@ -95,7 +95,7 @@ class EngineOptions:
     def announce(self, resolved: Resolved) -> None:
         """Print to the standard error how step sizes that were "auto" were chosen, unless it is to be silent."""
         if self.verbose and resolved.words:
-            print(f"{type(resolved.algorithm).__name__}: {resolved.words}", file=sys.stderr)
+            print(f"{type(resolved.algorithm).__name__}: {resolved.in_short or resolved.words}", file=sys.stderr)
 
 
 def check_on_bad_client(on_bad_client: str, algorithm: Algorithm) -> None:
