@@ -4,11 +4,13 @@ import re
 from html.parser import HTMLParser
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import feddr
 from feddr import plots
 from feddr.display import Card, sparkline
+from feddr.engines.shared.state import Progress
 from feddr.history import History, Row
 
 SECRET = 7654321.0
@@ -30,11 +32,12 @@ def things() -> dict[str, object]:
         "problem": problem,
         "result": result,
         "history": result.history,
+        "predictor": result.predictor,
         "empty": History(),
     }
 
 
-@pytest.mark.parametrize("name", ["data", "samples", "generated", "problem", "result", "history", "empty"])
+@pytest.mark.parametrize("name", ["data", "samples", "generated", "problem", "result", "history", "predictor", "empty"])
 def test_reprs_are_short_and_hold_no_samples(things: dict[str, object], name: str) -> None:
     text = repr(things[name])
     assert len(text.splitlines()) <= 10
@@ -51,6 +54,25 @@ def test_reprs_say_what_there_is(things: dict[str, object]) -> None:
     assert re.search(r"g +L1\(strength=0.5\)\n", problem)
     assert re.search(r"rounds +2, 3 evaluations\n", result)
     assert re.search(r"parameters +4 in bias, weight", result)
+
+
+def test_a_predictor_says_what_it_takes_and_answers() -> None:
+    table = pd.DataFrame({"age": [60.0, 50, 70, 40], "ward": list("abab"), "ill": list("ynyn"), "clinic": list("uuvv")})
+    data = feddr.FederatedData.from_frame(table, client="clinic", label="ill", categorical=["ward"], test_share=0.0)
+    problem = feddr.Problem.classification(feddr.models.linear(3), data)
+    text = repr(feddr.simulate(problem, ALGORITHM, local=feddr.local.SGD(lr=1e-16), rounds=0).predictor)
+    for fact in ("task +classification", "rows +3", "raw columns +age, ward", "features +age, ward=a, ward=b"):
+        assert re.search(f"{fact}\n", text)
+    assert re.search(r"classes +n, y\n", text)
+
+
+def test_the_progress_of_a_large_model_is_one_line() -> None:
+    seen: list[Progress] = []
+    data = feddr.FederatedData.from_clients([{"x": np.ones((2, 500)), "y": np.zeros(2)}])
+    problem = feddr.Problem.regression(feddr.models.linear(500), data)
+    feddr.simulate(problem, ALGORITHM, local=feddr.local.SGD(lr=0.1), rounds=1, callback=seen.append)
+    assert repr(seen[1]).startswith("Progress(round=1, rounds=1, row=Row(round=1, ")
+    assert "weight" not in repr(seen[1])
 
 
 class Balance(HTMLParser):

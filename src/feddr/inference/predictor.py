@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from feddr import precision, tree
+from feddr.display import Card, as_html, as_text
 from feddr.inference.forward import Forward, Rows
 from feddr.preparation import Preparation
 from feddr.problem import Problem, Task
@@ -71,6 +72,19 @@ class Predictor:
     features: tuple[str, ...] = ()
     classes: tuple[Label, ...] = ()
     preparation: Preparation | None = None
+
+    def _card(self) -> Card:
+        facts = {
+            "task": self.task or "none",
+            "rows": "unknown" if self.rows is None else " x ".join(map(str, self.rows.shape)) or "one number",
+            "raw columns": "" if self.preparation is None else ", ".join(self.preparation.names),
+            "features": ", ".join(self.features),
+            "classes": ", ".join(map(str, self.classes)),
+            "parameters": f"{tree.size(self.params):,} in {', '.join(tree.named(self.params))}",
+        }
+        return Card("Predictor", {name: fact for name, fact in facts.items() if fact})
+
+    __repr__, _repr_html_ = as_text, as_html
 
     @classmethod
     def of(cls, problem: Any, params: Tree) -> "Predictor":

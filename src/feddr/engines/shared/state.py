@@ -114,7 +114,7 @@ class Progress:
 
     round: int
     rounds: int
-    state: RunState
+    state: RunState = field(repr=False)  # all models: too long to read
     row: Row | None
     asked: int = 0
     workers: WorkersLoad | None = None
