@@ -152,6 +152,18 @@ def test_pipelines_and_searches_pass_clients_on() -> None:
     np.testing.assert_allclose(pipeline[-1].coef_, search.best_estimator_[-1].coef_, atol=1e-5)
 
 
+@pytest.mark.parametrize("nobody", [None, float("nan")])
+def test_a_row_without_a_client_is_refused(nobody: Any) -> None:
+    owners = np.array(["a"] * 2 + [nobody] + ["b"] * 77, object)
+    with pytest.raises(ValueError, match="Every row needs a client, row 2 has none; name it, or leave the row out"):
+        FederatedRegressor().fit(X, Y, owners)
+
+
+def test_one_class_is_named_as_it_is_written() -> None:
+    with pytest.raises(ValueError, match="at least two classes, got one class, 'yes'"):
+        FederatedClassifier().fit(X, ["yes"] * 80)
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

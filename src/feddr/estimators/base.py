@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple, Self
 
 import numpy as np
+import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
@@ -148,6 +149,9 @@ class FederatedLinear(BaseEstimator):  # type: ignore[misc]
         X, y = self._read(X, y)
         owners = np.zeros(len(X)) if clients is None else column_or_1d(clients)
         check_consistent_length(X, owners)
+        missing = np.flatnonzero(pd.isna(owners))
+        if len(missing):
+            raise ValueError(f"Every row needs a client, row {missing[0]} has none; name it, or leave the row out.")
         arrays = {"x": X, "y": y}
         if sample_weight is not None:
             arrays[WEIGHT] = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)

@@ -78,7 +78,9 @@ class FederatedClassifier(ClassifierMixin, FederatedLinear):  # type: ignore[mis
         check_classification_targets(y)
         self.classes_, codes = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:
-            raise ValueError(f"A classification needs at least two classes, got one class, {self.classes_[0]!r}.")
+            raise ValueError(
+                f"A classification needs at least two classes, got one class, {self.classes_.tolist()[0]!r}."
+            )
         return X, codes.astype(np.int32)
 
     def _coefficients(
