@@ -118,6 +118,12 @@ class TorchProblem:
 
     def __post_init__(self) -> None:
         check_curvature(self.curvature)
+        torch_check.check_module(self.module)
+        if isinstance(self.loss, torch.nn.Module):
+            raise ValueError(
+                f"loss must be a function of (outputs, batch), got the module {type(self.loss).__name__}; write "
+                'lambda outputs, batch: criterion(outputs, batch["y"]), with reduction="none" in the module.'
+            )
         for name, layer in self.module.named_modules():
             torch_check.check_statistics(f"{type(layer).__name__} {name}", layer)
         if WEIGHT in self.data.train.samples and self.loss is cross_entropy:

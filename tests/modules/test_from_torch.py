@@ -381,7 +381,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "other shapes": (
         lambda: nn.Linear(7, 3),
-        "The module must take rows like example, Linear fails with those of shape",
+        "The module must take rows like example, Linear fails with 3 rows of shape",
     ),
     "no parameters": (nn.Flatten, "A model needs parameters that are trained, the module has none"),
 }
@@ -456,3 +456,27 @@ def test_the_page_on_pytorch_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         exec(compile("\n" * (line - 1) + code, str(page), "exec"), values)
     assert values["scores"].shape == (120, 4)
     assert values["problem"].F(values["result"].params) < values["problem"].F(values["problem"].init)
+
+
+def test_one_number_a_row_is_the_score_of_class_1() -> None:
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(20, 6)).astype(np.float32)
+    y = (x[:, 0] > 0).astype(np.int64)
+    data = feddr.FederatedData.from_clients([{"x": x, "y": y}])
+    net = nn.Sequential(nn.Linear(6, 1), nn.Flatten(0))
+    problem = feddr.Problem.classification(feddr.models.from_torch(net, x[:1]), data)
+    with torch.no_grad():
+        expected = nn.BCEWithLogitsLoss()(net(torch.tensor(x)), torch.tensor(y, dtype=torch.float32))
+    assert problem.F(problem.init) == pytest.approx(float(expected), rel=1e-5)
+    result = feddr.simulate(problem, feddr.FedDR(), local=feddr.local.SGD(lr=0.5, epochs=5), rounds=5)
+    assert result.predict_proba(x).shape == (20, 2)
+    assert result.score(x, y) > 0.9
+    with pytest.raises(
+        ValueError, match=r"got rows of one score; give the model 2 outputs, or .*torch\.nn\.Flatten\(0\)"
+    ):
+        feddr.Problem.classification(feddr.models.from_torch(nn.Linear(6, 1), x[:1]), data)
+
+
+def test_a_class_in_place_of_a_module_is_refused() -> None:
+    with pytest.raises(ValueError, match="module must be an instance, got the class Linear"):
+        feddr.models.from_torch(nn.Linear, np.zeros((1, 6)))

@@ -88,7 +88,9 @@ def test_onnx_has_the_same_outputs(name: str, precision: str, tmp_path: Path) ->
 def test_onnx_of_a_stored_function_is_refused(tmp_path: Path) -> None:
     pytest.importorskip("jax2onnx", reason="jax2onnx is not installed: pip install jax2onnx")
     loaded = saved(tmp_path, run(feddr.Problem.classification(own(), CLASSES)))
-    with pytest.raises(ValueError, match=r"jax2onnx cannot write this model, .*; it is known to write models\.linear"):
+    with pytest.raises(
+        ValueError, match=r"jax2onnx cannot write this model \(.*\); it is known to write models\.linear"
+    ):
         loaded.to_onnx(tmp_path / "other.onnx")
 
 

@@ -280,3 +280,21 @@ def test_the_reference_measures_everything() -> None:
     assert row.metrics["worst_client_test_accuracy"] == min(table["test_accuracy"])
     assert row.wall_time > 0
     assert np.isfinite(row.personal_train_loss)
+
+
+def test_a_criterion_in_place_of_a_loss_is_refused_with_the_way_to_write_it() -> None:
+    net = torch.nn.Linear(5, 3)
+    with pytest.raises(
+        ValueError, match=r"function of \(outputs, batch\), got the module CrossEntropyLoss; write lambda"
+    ):
+        TorchProblem(net, DATA, torch.nn.CrossEntropyLoss())
+    criterion = torch.nn.CrossEntropyLoss(reduction="none")
+    ours, same = TorchProblem(net, DATA, lambda out, batch: criterion(out, batch["y"])), TorchProblem(net, DATA)
+    assert ours.F(ours.init) == pytest.approx(same.F(same.init), rel=1e-6)
+
+
+def test_what_is_no_module_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"module must be an instance, got the class Linear; write Linear\(\.\.\.\)\."):
+        TorchProblem(torch.nn.Linear, DATA)
+    with pytest.raises(ValueError, match=r"module must be a Module, got a function; give a torch\.nn\.Module, such as"):
+        TorchProblem(lambda x: x, DATA)

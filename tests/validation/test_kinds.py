@@ -125,6 +125,11 @@ MISTAKES: list[tuple[Callable[[], Any], str]] = [
         "shape, got (5,) and (4,); build it for this shape.",
     ),
     (
+        lambda: classification(feddr.models.mlp([5, 1]), DATA),
+        "Classification needs a score for each class, or one number a sample for two classes, got rows of one score; "
+        "give the model 2 outputs, or return outputs[:, 0] (torch.nn.Flatten(0) at the end of a module).",
+    ),
+    (
         lambda: classification(SOFTMAX, column(np.zeros((6, 1), int))),
         "Classification needs one label a sample, the train data has y of shape (6, 1); use y[:, 0].",
     ),

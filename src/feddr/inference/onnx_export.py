@@ -45,7 +45,8 @@ def write(forward: Forward, params: Tree, rows: Rows, path: str | Path) -> None:
         except Exception as error:  # it fails in many ways where it does not know an operation, or this JAX
             reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
             raise ValueError(
-                f"jax2onnx cannot write this model, {reason}; it is known to write models.linear, softmax and mlp."
+                f"jax2onnx cannot write this model ({reason}); it is known to write models.linear, softmax and mlp. "
+                "Of a PyTorch module, use torch.onnx.export, after feddr.torch.load(module, params)."
             ) from error
 
 

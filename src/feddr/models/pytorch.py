@@ -106,6 +106,7 @@ def from_torch(module: "torch.nn.Module", example: ArrayLike, *, scores: bool = 
     >>> problem = feddr.Problem.classification(model, data)  # doctest: +SKIP
     """
     load_torchax()
+    torch_check.check_module(module)
     start = parameters(module)
     if not start:
         raise ValueError("A model needs parameters that are trained, the module has none; see requires_grad_.")

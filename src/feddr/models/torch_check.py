@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from feddr.models.torch_trace import OTHER_WAY, RandomNumbersError
 from feddr.tree import Tree
+from feddr.validation import kinds
 
 if TYPE_CHECKING:
     import torch
@@ -32,6 +33,13 @@ def tensor(a: NDArray[Any], dtype: Any = None) -> "torch.Tensor":
     import torch
 
     return torch.from_numpy(np.array(a, dtype, order="C"))  # a copy, since PyTorch knows no negative strides
+
+
+def check_module(module: Any) -> None:
+    """Refuse a class of modules, and what is no module."""
+    import torch
+
+    kinds.instance("module", module, torch.nn.Module, "give a torch.nn.Module, such as torch.nn.Linear(60, 10)")
 
 
 def check_layers(module: "torch.nn.Module") -> None:
@@ -143,8 +151,9 @@ def _outputs(net: "torch.nn.Module", x: "torch.Tensor", seed: int = 0) -> NDArra
             outputs = net(x)
     except FAILURES as error:
         raise ValueError(
-            f"The module must take rows like example, {type(net).__name__} fails with those of shape "
-            f"{tuple(x.shape)}: {str(error).splitlines()[0]}; reshape them in its forward."
+            f"The module must take rows like example, {type(net).__name__} fails with {len(x)} rows of shape "
+            f"{tuple(x.shape[1:])}: {str(error).splitlines()[0]}; give rows of the data, data.train.samples['x'][:1], "
+            "or reshape them in its forward."
         ) from error
     if not isinstance(outputs, torch.Tensor) or outputs.shape[:1] != x.shape[:1]:
         got = tuple(outputs.shape) if isinstance(outputs, torch.Tensor) else type(outputs).__name__

@@ -100,6 +100,15 @@ def check_labels(part: ClientSamples, classes: int, name: str) -> None:
         )
 
 
+def check_scores(model: Model) -> None:
+    """Refuse a model whose one score stands alone in a row: it is the same for every class."""
+    if model.num_outputs == 1:
+        raise ValueError(
+            "Classification needs a score for each class, or one number a sample for two classes, got rows of one "
+            "score; give the model 2 outputs, or return outputs[:, 0] (torch.nn.Flatten(0) at the end of a module)."
+        )
+
+
 def check_targets(model: Model, data: FederatedData) -> None:
     """Refuse targets that are not one number for each sample, and models with more than one output."""
     _check_arrays("Regression", data.train, "train")

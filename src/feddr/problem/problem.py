@@ -137,6 +137,7 @@ class Problem:
         """
         kinds.model(model, Model)
         kinds.instance("data", data, FederatedData, DATA)
+        losses.check_scores(model)
         classes = model.num_outputs or 2
         for name in ("train", "validation", "test"):
             if (part := data.part(name)) is not None:
