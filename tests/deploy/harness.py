@@ -90,7 +90,8 @@ class Federation:
         """Let what is started from now on fork its app processes from one that is kept warm."""
         self.short = tempfile.TemporaryDirectory(prefix="feddr-")  # the path of a socket has 107 characters at most
         self.warm = Path(self.short.name) / "warm"
-        surroundings = {**environment(self.folder / "warm" / "flwr"), "JAX_PLATFORMS": "cpu"}
+        alone = {"JAX_PLATFORMS": "cpu", "OPENBLAS_NUM_THREADS": "1"}  # a process with a second thread is not forked
+        surroundings = {**environment(self.folder / "warm" / "flwr"), **alone}
         command = [sys.executable, "-P", str(Path(warm.__file__)), str(self.warm)]
         with open(self.folder / "warm.out", "ab") as output:
             self.strangers.append(subprocess.Popen(command, stdout=output, stderr=output, env=surroundings))
