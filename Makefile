@@ -35,7 +35,7 @@ tests: .venv/ready  ## the test suite
 test-slow: .venv/ready  ## theorems, kills, disks, searches, random interleavings: about ten minutes
 	@FEDDR_COMPILATION_CACHE="$(CURDIR)/.pytest_cache/compiled" $(BIN)/python -m pytest -n auto -m slow
 
-test-deploy: .venv/ready  ## kills, restarts, intruders: real SuperLinks and SuperNodes, about six minutes
+test-deploy: .venv/ready  ## kills, restarts, intruders: real SuperLinks and SuperNodes, about eight minutes
 	@rm -rf .pytest_cache/faults
 	@FEDDR_COMPILATION_CACHE="$(CURDIR)/.pytest_cache/compiled" FEDDR_FAULTS="$(CURDIR)/.pytest_cache/faults" \
 	  $(BIN)/python -m pytest tests/deploy -m deploy -n 3 --dist loadgroup

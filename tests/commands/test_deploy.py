@@ -93,6 +93,8 @@ def test_the_exit_code_says_whether_a_run_has_ended_well(
     events: list[dict[str, object]] = [
         {"event": "error", "client": 2, "code": 2, "reason": "ValueError at this site"},
         {"event": "row", "round": 5, "F": 0.5, "train_accuracy": 0.75},
+        {"event": "row", "round": 6, "epsilon": 2.5, "delta": 0.001},
+        {"event": "stopping", "version": 6, "reason": "a further round would make epsilon 3"},
         {"event": last, "reason": "nobody was there"},
     ]
     (tmp_path / "log.jsonl").write_text("".join(f"{json.dumps(event)}\n" for event in events))
@@ -102,6 +104,8 @@ def test_the_exit_code_says_whether_a_run_has_ended_well(
     assert ended == code
     assert "client 2, ValueError at this site" in messages
     assert "round 5: F 0.5, train accuracy 0.75" in messages
+    assert "round 6: epsilon 2.5" in messages
+    assert "ends after round 6, a further round would make epsilon 3" in messages
     assert ("nobody was there" in messages) is (code == FAILED)
     assert (tmp_path.name[:8] in table) is (code == 0)
 

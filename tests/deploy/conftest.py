@@ -4,7 +4,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from feddr.deploy import certs, example
 from tests.deploy.harness import Federation
+
+SITES = 5
 
 
 @pytest.fixture(scope="session")
@@ -23,3 +26,20 @@ def federation(two_nodes: Federation) -> Federation:
             for path in two_nodes.node_state(i).glob(pattern):
                 path.unlink()
     return two_nodes
+
+
+@pytest.fixture(scope="session")
+def five_sites(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Federation]:
+    """Five nodes with certificates and tables; tests that take them are in the xdist_group "five sites"."""
+    folder = tmp_path_factory.mktemp("five-sites")
+    certs.make(folder / "trial", [], nodes=SITES)
+    example.write(folder / "sites")
+    for i in range(SITES):
+        name = example.HOSPITALS[i % len(example.HOSPITALS)][0]
+        text = (folder / "sites" / f"{name}.toml").read_text(encoding="utf-8")
+        (folder / "sites" / f"site-{i}.toml").write_text(text.partition("[rules]")[0], encoding="utf-8")
+    with Federation(folder, certs=folder / "trial") as started:
+        started.warm_apps()
+        started.start_server(timeout=150.0)
+        started.start_nodes(range(SITES), timeout=150.0, sites=folder / "sites")
+        yield started

@@ -6,6 +6,7 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -14,6 +15,7 @@ from typing import Any, Self
 
 from feddr.deploy.address import free_port
 from feddr.deploy.environment import environment
+from tests.deploy import warm
 
 BIN = Path(sys.executable).parent
 
@@ -36,6 +38,9 @@ class Federation:
         self.nodes: dict[int, subprocess.Popen[bytes]] = {}
         self.strangers: list[subprocess.Popen[bytes]] = []
         self.runs: list[int] = []
+        self.bin = BIN
+        self.warm: Path | None = None
+        self.short: tempfile.TemporaryDirectory[str] | None = None
         folder.mkdir(parents=True, exist_ok=True)
 
     def __enter__(self) -> Self:
@@ -71,13 +76,27 @@ class Federation:
         where = ["--superlink", self.address, "--partition", str(i), "--state", str(self.node_state(i))]
         self.nodes[i] = self._start(["node", *where, *secure, *options], f"node-{i}")
 
-    def start_nodes(self, nodes: Sequence[int], timeout: float = 60.0) -> None:
-        """Start nodes together and wait until all have joined."""
+    def start_nodes(self, nodes: Sequence[int], timeout: float = 60.0, sites: Path | None = None) -> None:
+        """Start nodes together and wait until all have joined; ``sites`` has the file of each, ``site-0.toml``."""
         before = {i: len(self.node_events(i, "joined")) for i in nodes}
         for i in nodes:
-            self.start_node(i)
+            self.start_node(i, *([] if sites is None else ["--site", str(sites / f"site-{i}.toml")]))
         for i in nodes:
             self.wait_joined(i, before[i] + 1, timeout)
+            if sites is not None and self.warm is not None:  # with a site's file the node has a program of its own
+                warm.install(self.node_state(i) / "bin" / "flwr-clientapp", self.warm)
+
+    def warm_apps(self, timeout: float = 60.0) -> None:
+        """Let what is started from now on fork its app processes from one that is kept warm."""
+        self.short = tempfile.TemporaryDirectory(prefix="feddr-")  # the path of a socket has 107 characters at most
+        self.warm = Path(self.short.name) / "warm"
+        alone = {"JAX_PLATFORMS": "cpu", "OPENBLAS_NUM_THREADS": "1"}  # a process with a second thread is not forked
+        surroundings = {**environment(self.folder / "warm" / "flwr"), **alone}
+        command = [sys.executable, "-P", str(Path(warm.__file__)), str(self.warm)]
+        with open(self.folder / "warm.out", "ab") as output:
+            self.strangers.append(subprocess.Popen(command, stdout=output, stderr=output, env=surroundings))
+        wait_for(self.warm.exists, timeout, "app processes can be forked", self.explain)
+        self.bin = warm.clone(self.folder / "warm" / "python", self.warm)
 
     def start_stranger(self, name: str, options: list[str]) -> None:
         """Start a supervised node that should not get in."""
@@ -191,6 +210,8 @@ class Federation:
             time.sleep(0.05)
         for process in self._supervisors():
             process.wait(10)
+        if self.short is not None:
+            self.short.cleanup()
 
     def _supervisors(self) -> list["subprocess.Popen[bytes]"]:
         return [*([] if self.server is None else [self.server]), *self.nodes.values(), *self.strangers]
@@ -203,7 +224,7 @@ class Federation:
         )
         with open(self.folder / f"{name}.out", "ab") as output:
             return subprocess.Popen(
-                [str(BIN / "feddr"), "deploy", *words],
+                [str(self.bin / "python"), "-P", "-m", "feddr", "deploy", *words],
                 stdout=output,
                 stderr=output,
                 env=surroundings,

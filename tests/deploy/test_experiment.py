@@ -236,6 +236,19 @@ def test_a_site_with_a_limit_lets_nothing_larger_leave_under_masks(
     assert '"kind": "train"' in (study / "node-1" / "audit" / "log.jsonl").read_text()
 
 
+def test_a_site_with_a_file_tells_the_server_that_its_budget_is_spent(
+    study: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Other exceptions of such a site are told by their name alone. A round costs 1.35, two cost 2.05."""
+    config = study / "experiment.toml"
+    privacy = 'privacy = {name = "SiteLevel", clip = 0.5, noise = 4.0, delta = 1e-3, budget = 2.0}'
+    config.write_text(config.read_text().replace("rounds = 5", "rounds = 3") + privacy)
+    assert feddr.History.from_csv(play(study, monkeypatch) / "history.csv").last.round == 1
+    config.write_text(config.read_text().replace('"hospitals"', '"another"'))
+    with pytest.raises(feddr.flower.Abandoned, match="A site keeps to its budget, a further round would make epsilon"):
+        play(study, monkeypatch)
+
+
 def pooled(study: Path) -> feddr.FederatedData:
     """Return the tables of all hospitals as one federation, the last under the agreed names."""
     lines = (study / "davos.csv").read_text().replace(";", ",").splitlines()

@@ -15,6 +15,7 @@ from feddr.flower import private
 from feddr.flower.private import SecretNoise, SiteAccount
 from feddr.local import Solution, Subproblem
 from feddr.privacy import SiteLevel, epsilon_of_uploads
+from feddr.sites import SiteRefusal
 from feddr.storage import tensors
 from tests.flower.fake_grid import FakeGrid, FakeNode, Fate
 from tests.flower.federations import app_for, deploy, events, federation_of, lasso, populated
@@ -121,7 +122,7 @@ def test_a_site_refuses_beyond_its_budget_whatever_the_server_asks(tmp_path: Pat
     account, rules = SiteAccount(tmp_path), method(epsilon_of_uploads(NOISE, DELTA, 2) * (1 + 1e-9))
     for update in (1, 2):
         last, _ = release(account, rules, update)
-    with pytest.raises(ValueError, match="A site keeps to its budget, a further round would make epsilon"):
+    with pytest.raises(SiteRefusal, match="A site keeps to its budget, a further round would make epsilon"):
         release(account, rules, 3)
     assert account.spent == pytest.approx(2 * 4 / NOISE**2)  # the refusal has released nothing
     np.testing.assert_array_equal(release(account, rules, 2, x=-1.0)[0], last)  # even if the data were other ones

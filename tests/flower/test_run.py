@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from feddr.compress import Nonzero, Quantised, Rounded
 from feddr.engines.shared.evaluation import Evaluator
 from feddr.flower import run as running
 from feddr.flower import wire
+from feddr.flower.journal import Journal
 from feddr.flower.membership import LONGEST_PAUSE, Pauses
 from feddr.storage import tensors
 from tests.flower.fake_grid import Clock, FakeGrid, FakeNode, Fate, fields
@@ -211,6 +213,29 @@ def test_the_folder_of_a_run_is_like_that_of_a_simulated_one(tmp_path: Path, mon
     assert lasso().F(model) == pytest.approx(history.last.F, rel=1e-9)
     assert plots.curves({"deployed": history}) is not None
     assert json.loads((place / "settings.json").read_text())["engine"] == "flower"
+
+
+def test_a_run_of_which_nothing_is_measured_ends_well_without_a_picture(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So do private and secure runs, whose nodes tell no metrics; the log ends when all files are there."""
+    written: list[set[str]] = []
+    log = Journal.write
+
+    def write(journal: Journal, event: str, **more: Any) -> None:
+        if event == "end":
+            written.append({path.name for path in journal.path.parent.iterdir()})
+        log(journal, event, **more)
+
+    monkeypatch.undo()
+    monkeypatch.setattr(Journal, "write", write)
+    problem = dataclasses.replace(lasso(), g=None)
+    grid = populated(FakeGrid(), app_for(problem, METHOD, LOCAL), range(3), tmp_path)
+    history = deploy(grid, federation_of(problem), METHOD, tmp_path, rounds=1)
+    assert (history.last.round, math.isnan(history.last.F)) == (1, True)
+    (names,) = written
+    assert {"history.csv", "model.safetensors", "settings.json"} <= names
+    assert "curves.png" not in names
 
 
 def test_local_differential_privacy_fits_in_and_the_books_balance(tmp_path: Path) -> None:

@@ -1,14 +1,63 @@
 """What cannot be had together with secure rounds is refused, with the reason."""
 
+import dataclasses
+from pathlib import Path
+
 import pytest
 
 import feddr
-from feddr.flower import secure_round
+from feddr import flower
+from feddr.flower import leaving, secure_round
 from feddr.privacy import SiteLevel
+from tests.flower.fake_grid import FakeGrid
+from tests.flower.federations import app_for, events, populated
+from tests.flower.secure_federations import LOCAL, METHOD, SECURE, SITES, five, is_balanced, run, site_folder
+
+PRIVACY = SiteLevel(clip=0.5, noise=2.0, delta=1e-3)
 
 
 def test_a_private_method_is_refused_in_secure_rounds() -> None:
-    private = feddr.FedDR(privacy=SiteLevel(clip=0.5, noise=2.0, delta=1e-3))
+    private = feddr.FedDR(privacy=PRIVACY)
     secure_round.check_algorithm(feddr.FedDR())
     with pytest.raises(ValueError, match=r"no account of privacy, got FedDR with privacy=SiteLevel.*leave it out"):
         secure_round.check_algorithm(private)
+
+
+def test_a_site_s_own_private_method_is_refused_before_it_trains(tmp_path: Path) -> None:
+    """The server's method is not private, and would never learn that the site's noise was not accounted."""
+    private = dataclasses.replace(METHOD, privacy=PRIVACY)
+    grid = populated(FakeGrid(), app_for(five(), private, LOCAL, secure=SECURE), range(SITES), tmp_path)
+    with pytest.raises(flower.Abandoned, match="Secure rounds carry no account of privacy, got a private method"):
+        run(grid, tmp_path)
+    assert {event["client"] for event in events(tmp_path, "error")} == {*range(SITES)}
+    assert events(tmp_path, "counted") == []
+    for i in range(SITES):
+        assert not list((site_folder(tmp_path, i) / "state").glob("*"))
+        assert not (site_folder(tmp_path, i) / "secure" / "masked").exists()
+
+
+def test_late_answers_cannot_be_counted_in_secure_rounds(tmp_path: Path) -> None:
+    """The same settings without secure rounds are fine."""
+    settings = flower.settings.Settings(late="count", deadline=10.0, folder=tmp_path)
+    settings.check(METHOD, SITES)
+    with pytest.raises(ValueError, match=r'Secure rounds count nobody late, got late="count"; leave it out'):
+        run(FakeGrid(), tmp_path, late="count", deadline=10.0)
+    assert not (tmp_path / "server").exists()
+
+
+def test_nobody_leaves_secure_rounds_for_good(tmp_path: Path) -> None:
+    """Whoever asks is told so; a request that was written all the same changes nothing, and the run goes on."""
+    grid = FakeGrid()
+    run(grid, tmp_path, rounds=1)
+    folder = tmp_path / "server" / "feddr"
+    with pytest.raises(ValueError, match=r"does not know what it counts for one site, such as client 2; begin a run"):
+        leaving.leave(folder, 2)
+    assert not (folder / leaving.REQUESTS).exists()
+    (folder / leaving.REQUESTS).mkdir()
+    (folder / leaving.REQUESTS / "2").touch()
+    run(grid, tmp_path, rounds=2)
+    (refused,) = events(tmp_path, "leave_refused")
+    assert (refused["client"], "does not know what it counts" in refused["reason"]) == (2, True)
+    assert [event["clients"] for event in events(tmp_path, "counted")] == [[*range(SITES)]] * 2
+    assert flower.read_run(folder).left == frozenset()
+    is_balanced(tmp_path)

@@ -80,9 +80,11 @@ def _words(event: dict[str, Any], stream: bool) -> str:
     if name == "step_sizes":
         return str(event["words"])
     if name == "row":
-        shown = ("F", "train_loss", "train_accuracy", "test_accuracy")
+        shown = ("F", "train_loss", "train_accuracy", "test_accuracy", "epsilon")
         known = [f"{key.replace('_', ' ')} {event[key]:.4g}" for key in shown if key in event]
         return f"round {event['round']}: {', '.join(known)}" if known else ""
+    if name == "stopping":
+        return f"ends after round {event['version']}, {event['reason']}"
     if name in COMPLAINTS:
         who = f"client {event['client']}" if "client" in event else "a node"
         detail = ": ".join(str(event[key]) for key in ("reason", "detail") if event.get(key))

@@ -215,7 +215,6 @@ class Deployment:
             self.clock.sleep(LONGEST_WAIT)
         self.ledger.commit()
         self.journal.write("audit", error=self.ledger.audit())
-        self.journal.write("end", version=self.ledger.version)
         self._show(final=True)
 
     def _task(self, kind: str, i: int, broadcast: Broadcast) -> bool:

@@ -8,6 +8,7 @@ models: this is no unlearning, but the fixed point that the run goes to from the
 from collections.abc import Iterator
 from pathlib import Path
 
+from feddr.flower import secure_ledger
 from feddr.flower.inspect import read_run
 from feddr.flower.journal import Journal
 from feddr.flower.ledger import Ledger
@@ -31,7 +32,8 @@ def leave(folder: str | Path, client: int) -> None:
     Raises
     ------
     ValueError
-        Where there is no such client, or it has left.
+        Where there is no such client, it has left, or the rounds are secure, so that nobody knows what is counted for
+        it.
     FileNotFoundError
         Where there is no run in the folder.
 
@@ -47,6 +49,7 @@ def leave(folder: str | Path, client: int) -> None:
         raise ValueError(f"The clients of this run are 0 to {len(run.weights) - 1}, got {client}.")
     if client in run.left:
         raise ValueError(f"A client leaves once, client {client} has left this run.")
+    secure_ledger.check_leave(run.settings, client)
     (folder / REQUESTS).mkdir(exist_ok=True)
     atomic.write(folder / REQUESTS / str(client), b"")
 

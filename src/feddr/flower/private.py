@@ -24,6 +24,7 @@ from feddr.flower.refused import Refused
 from feddr.local import LocalSolver, Solution, Subproblem
 from feddr.privacy import SiteLevel
 from feddr.privacy.accounting import epsilon_of_distance
+from feddr.sites import SiteRefusal
 from feddr.storage import lock, tensors
 from feddr.tree import Tree
 
@@ -85,7 +86,7 @@ class SiteAccount:
 
         Raises
         ------
-        ValueError
+        SiteRefusal
             Where the release would exceed the budget; nothing is released then.
         """
         privacy: SiteLevel = rules.privacy
@@ -100,9 +101,9 @@ class SiteAccount:
             total = spent + cost(privacy)
             reason = beyond(privacy, total)
             if reason:
-                raise ValueError(
-                    f"A site keeps to its budget, {reason}; end the run, raise the budget, or give new data a folder "
-                    f"of their own, this is {self.folder}."
+                raise SiteRefusal(
+                    f"A site keeps to its budget, {reason}; end the run, raise the budget, or give new data a state of "
+                    f"their own, since the account of these is in its privacy/{self.folder.name}."
                 )
             seen = released(rules, local, sub, solve(), SecretNoise())
             header = {"task": key, "spent": total, "steps": int(seen.steps)}

@@ -53,6 +53,7 @@ def serve(
         run.finish()
         _save_settings(settings.run_folder, run)
         _save_picture(settings.run_folder, run)
+        run.journal.write("end", version=run.ledger.version)  # whoever waits for it finds all files
         return run.metrics.history
 
 
@@ -157,4 +158,6 @@ def _save_settings(folder: Path, run: Deployment) -> None:
 def _save_picture(folder: Path, run: Deployment) -> None:
     from feddr import plots
 
-    plots.save(plots.curves({type(run.algorithm).__name__: run.metrics.history}), folder / "curves.png")
+    histories = {type(run.algorithm).__name__: run.metrics.history}
+    if plots.has_curves(histories):  # a server without metrics of its nodes has none
+        plots.save(plots.curves(histories), folder / "curves.png")

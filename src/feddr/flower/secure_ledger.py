@@ -116,10 +116,7 @@ class SecureLedger(Ledger):
 
     def leave(self, client: int) -> None:
         """Refuse to take a site out of the mean: nobody but the site knows what is counted for it."""
-        raise ValueError(
-            f"In secure rounds the server does not know what it counts for one site, such as client {client}; begin a "
-            "run without that site, under another name."
-        )
+        check_leave(self.settings, client)
 
     def audit(self) -> float:
         """Return how far the server's state is from the sum, relative to its size: (INV)."""
@@ -155,6 +152,15 @@ class SecureLedger(Ledger):
         self.enrolment, self.last_serial = secure["enrolment"], secure["serial"]
         self.identities = {int(client): bytes.fromhex(key) for client, key in secure["identities"].items()}
         super().load(serial, record._replace(arrays=arrays))
+
+
+def check_leave(settings: dict[str, Any], client: int) -> None:
+    """Refuse to let a client leave a run of secure rounds for good; ``settings`` are those of the run."""
+    if "secure" in settings:
+        raise ValueError(
+            f"In secure rounds the server does not know what it counts for one site, such as client {client}; begin a "
+            "run without that site, under another name."
+        )
 
 
 def plain_settings(secure: SecureAggregation | None) -> dict[str, Any]:

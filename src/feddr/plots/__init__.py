@@ -16,7 +16,7 @@ The modules::
 
 from feddr.plots.bands import bands
 from feddr.plots.clients import clients
-from feddr.plots.curves import curves, has_personal, has_time, personal_curves, save, time_curves
+from feddr.plots.curves import curves, has_curves, has_personal, has_time, personal_curves, save, time_curves
 from feddr.plots.styles import COLOURS, LINES, MARKERS, line_styles
 from feddr.plots.timeline import timeline
 
@@ -27,6 +27,7 @@ __all__ = [
     "bands",
     "clients",
     "curves",
+    "has_curves",
     "has_personal",
     "has_time",
     "line_styles",

@@ -84,13 +84,8 @@ def curves(histories: Mapping[str, History], title: str = "") -> "Figure":
     >>> [(axes.get_ylabel(), axes.get_xlabel()) for axes in figure.axes][:2]
     [('training loss', 'round'), ('objective F', 'megabytes sent, up and down')]
     """
-    # The start has zeros of its own, such as all biases; they say nothing about the method.
-    sparse = any(row.sparsity > 0 for history in histories.values() for row in history.rows if row.round > 0)
-    dropped = ("F", "local_steps") if sparse else ("sparsity", "round")
-    panels = [panel for panel in GLOBAL if (panel.y, panel.x) != dropped]
-    return _figure(
-        histories, panels, f"{title}: metrics at the global model" if title else "Metrics at the global model"
-    )
+    title = f"{title}: metrics at the global model" if title else "Metrics at the global model"
+    return _figure(histories, _global(histories), title)
 
 
 def personal_curves(histories: Mapping[str, History], title: str = "") -> "Figure":
@@ -122,6 +117,18 @@ def time_curves(histories: Mapping[str, History], title: str = "") -> "Figure":
     note = "metrics at the global model over virtual time"
     timed = {label: history for label, history in histories.items() if has_time({label: history})}
     return _figure(timed, TIMED, f"{title}: {note}" if title else note.capitalize())
+
+
+def has_curves(histories: Mapping[str, History]) -> bool:
+    """Return whether a metric was measured that ``curves`` draws.
+
+    Examples
+    --------
+    >>> from feddr.history import Row
+    >>> has_curves({"FedDR": History([Row(round=1, F=0.5)])}), has_curves({"FedDR": History([Row(round=1)])})
+    (True, False)
+    """
+    return any(_measured(histories, panel) for panel in _global(histories))
 
 
 def has_time(histories: Mapping[str, History]) -> bool:
@@ -162,6 +169,14 @@ def save(figure: "Figure", path: str | Path) -> None:
     ['curves.png']
     """
     figure.savefig(path, dpi=150)
+
+
+def _global(histories: Mapping[str, History]) -> list[Panel]:
+    """Return the panels of ``curves``, with the sparsity or the objective against local steps."""
+    # The start has zeros of its own, such as all biases; they say nothing about the method.
+    sparse = any(row.sparsity > 0 for history in histories.values() for row in history.rows if row.round > 0)
+    dropped = ("F", "local_steps") if sparse else ("sparsity", "round")
+    return [panel for panel in GLOBAL if (panel.y, panel.x) != dropped]
 
 
 def _figure(histories: Mapping[str, History], panels: Sequence[Panel], title: str) -> "Figure":
