@@ -12,7 +12,18 @@ import feddr
 from feddr.compress import Compressor, Quantised, RandomK, Rounded, TopK
 from feddr.engines.shared.state import Progress
 
-UPLOADS: tuple[Compressor, ...] = (Quantised(4), Quantised(8), Rounded(), TopK(0.1, Quantised(4)), RandomK(0.1))
+UPLOADS: tuple[Compressor, ...] = (
+    Quantised(4),
+    Quantised(8),
+    Quantised(2),
+    Quantised(4, stochastic=True),
+    Rounded("float16"),
+    Rounded("bfloat16"),
+    TopK(0.1),
+    TopK(0.1, Quantised(4)),
+    RandomK(0.1),
+    RandomK(0.1, Quantised(4)),
+)
 
 
 def measure(quick: bool) -> list[dict[str, Any]]:
