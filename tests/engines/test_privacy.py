@@ -148,6 +148,12 @@ def test_a_site_whose_solver_diverges_sends_noise_and_stops_nobody() -> None:
     assert np.isfinite(result.params["weight"]).all()
 
 
+def test_a_method_that_needs_the_length_of_the_local_work_has_it() -> None:
+    """With clients of one size FedNova is FedAvg, also where both see released models."""
+    one, other = (run(method(privacy=PRIVATE), precision="float64") for method in (feddr.FedAvg, feddr.FedNova))
+    np.testing.assert_allclose(one.params["weight"], other.params["weight"], rtol=1e-9)
+
+
 def test_columns_survive_a_file(tmp_path: Path) -> None:
     history = run(METHODS[0]).history
     history.to_csv(tmp_path / "history.csv")

@@ -69,8 +69,9 @@ def released(rules: Any, local: LocalSolver, sub: Subproblem, solution: Solution
     rng
         Where the noise comes from.
     """
-    steps = 0 if local.certified else solution.steps
-    return Solution(rules.privacy.release(solution.x, sub.start, rng), steps, math.nan, draw=solution.draw)
+    steps, length = (0, None) if local.certified else (solution.steps, solution.length)
+    x = rules.privacy.release(solution.x, sub.start, rng)
+    return Solution(x, steps, math.nan, length=length, draw=solution.draw)
 
 
 class PrivacySpent:
