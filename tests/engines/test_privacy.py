@@ -166,9 +166,9 @@ def test_columns_survive_a_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("method", "more", "message"),
     [
-        (feddr.Scaffold(privacy=PRIVATE), {}, "Scaffold sends gradients, which SiteLevel does not clip"),
+        (feddr.Scaffold(privacy=PRIVATE), {}, "Scaffold sends gradients, for which SiteLevel does not account"),
         (feddr.FedDR(privacy=PRIVATE), {"local": feddr.local.Accelerated()}, "looks at the curvature of the data"),
-        (feddr.FedAvg(privacy=1.0), {}, "privacy must be a feddr.privacy.SiteLevel, got 1.0"),  # type: ignore[arg-type]
+        (feddr.FedAvg(privacy=1.0), {}, "privacy must be a feddr.privacy.SiteLevel or RecordLevel, got 1.0"),  # type: ignore[arg-type]
         (
             feddr.FedDR(eta=1.0, alpha=1.0, privacy=SiteLevel(1.0, 1.0, 1e-3, sees="models")),
             {},
