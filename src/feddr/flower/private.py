@@ -168,8 +168,10 @@ def check(algorithm: Any, evaluation: Any) -> None:
         )
 
 
-def check_number(spent: float, privacy: Privacy | None) -> None:
+def check_number(spent: Any, privacy: Privacy | None) -> None:
     """Refuse an upload that says nothing sensible of what has been spent."""
+    if type(spent) not in (int, float):
+        raise Refused("malformed", f"what a site has spent is a number, got {str(spent)[:40]!r}")
     if not 0.0 <= spent < math.inf or (privacy is not None and spent < 0.999 * cost(privacy)):
         raise Refused("malformed", f"a site that has sent an upload has spent something, it says {spent:g}")
 
