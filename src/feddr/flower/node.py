@@ -195,7 +195,7 @@ class Node:
             solution, spent = solve(), 0.0
         else:
             check_local(rules.privacy, self.local)
-            check_samples(rules.privacy, self.problem)
+            check_samples(rules.privacy, self.problem.data.train.samples)
             account, update = private.account(self.root, self.client), private.private_message(task, number, message)
             solution, spent = account.release(rules, self.local, sub, update, solve)
         solution = solution._replace(draw=upload_draw(task.seed, self.client, number))

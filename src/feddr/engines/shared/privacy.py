@@ -2,7 +2,7 @@
 
 import math
 import sys
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from typing import Any
 
 import numpy as np
@@ -64,9 +64,15 @@ def check_local(privacy: Privacy | None, local: LocalSolver) -> None:
         )
 
 
-def check_samples(privacy: Privacy | None, problem: Any) -> None:
-    """Refuse samples whose gradients depend on other samples of the site, where single records are to be hidden."""
-    if isinstance(privacy, RecordLevel) and WEIGHT in problem.data.train.samples:
+def check_samples(privacy: Privacy | None, arrays: Container[str]) -> None:
+    """Refuse samples whose gradients depend on other samples of the site, where single records are to be hidden.
+
+    Parameters
+    ----------
+    arrays
+        The names of what there is of each sample.
+    """
+    if isinstance(privacy, RecordLevel) and WEIGHT in arrays:
         raise ValueError(
             f"{WEIGHT} and class_weight are scaled by their sum over a site, so that one record moves the gradients of "
             "all others, which RecordLevel does not hide; leave them out, or use SiteLevel."
@@ -86,7 +92,8 @@ def check(algorithm: Any, problem: HasRegulariser, sampling: Sampling, local: Lo
     if privacy is None:
         return
     check_local(privacy, local)
-    check_samples(privacy, problem)
+    with_data: Any = problem
+    check_samples(privacy, with_data.data.train.samples)
     if local.certified and "auto" in (getattr(algorithm, "eta", None), getattr(algorithm, "alpha", None)):
         raise ValueError(
             f'With {type(local).__name__} "auto" looks at the curvature of the data, which nothing hides; give {name} '
