@@ -114,7 +114,7 @@ TABLES: Mapping[str, str] = {
         "[Compressed uploads](COMPRESSION.md)."
     ),
     "privacy": (
-        "Differential privacy of sites: the value of `privacy` of an algorithm; see "
+        "Differential privacy of sites or of records: the value of `privacy` of an algorithm; see "
         "[Differential privacy](DIFFERENTIAL_PRIVACY.md)."
     ),
     "sampling": "Who takes part in a round; everybody by default. For all methods, unless one has its own.",
@@ -156,6 +156,7 @@ VALUES: Mapping[str, Mapping[str, Any]] = {
     "Tolerance": {"tol": 1e-6},
     "TopK": {"share": 0.05, "values_as": {"name": "Quantised", "bits": 8}},
     "RandomK": {"share": 0.05},
+    "RecordLevel": {"clip": 1.0, "noise": 20.0, "delta": 1e-4, "budget": 8.0},
     "SiteLevel": {"clip": 0.5, "noise": 10.0, "delta": 1e-3, "budget": 8.0},
     "DoublyUniform": {"q": [0.5, 0.3, 0.2]},
     "Independent": {"p": 0.3},
@@ -355,7 +356,7 @@ def _kind(annotation: Any) -> str:
     if origin is not None and getattr(origin, "__name__", "") == "Mapping":
         return f"table of: {_kind(inside[1])}"
     if inside:
-        return " or ".join(_kind(one) for one in inside)
+        return " or ".join(dict.fromkeys(map(_kind, inside)))
     return "number, or list of numbers"
 
 

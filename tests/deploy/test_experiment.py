@@ -20,6 +20,7 @@ from feddr.sites import SiteRefusal
 from tests.flower.fake_grid import FakeGrid
 
 RAW = tomllib.loads(example.EXPERIMENT)
+RECORDS = {"name": "RecordLevel", "clip": 1.0, "noise": 9.0, "delta": 1e-3, "epochs": 2}
 
 
 def changed(**more: Any) -> dict[str, Any]:
@@ -78,6 +79,14 @@ def test_an_asynchronous_method_counts_its_updates_as_in_a_simulation() -> None:
         ({"name": "a b"}, "A run's name must be letters"),
         ({"sampling": {"name": "Uniform", "m": 9}}, "m"),
         ({"stop_when": "nonsense"}, "nonsense"),
+        ({"algorithm": {"name": "FedDR", "privacy": RECORDS}}, "epochs=2, and SGD makes 5; give both the same epochs"),
+        (
+            {
+                "algorithm": {"name": "FedDR", "privacy": {**RECORDS, "epochs": 5}},
+                "table": {"label": "ill", "numeric": ["age"], "sample_weight": "weight"},
+            },
+            "one record moves the gradients of all others",
+        ),
     ],
 )
 def test_what_cannot_be_run_is_refused_with_its_key(change: dict[str, Any], words: str) -> None:

@@ -148,6 +148,12 @@ def test_a_site_whose_solver_diverges_sends_noise_and_stops_nobody() -> None:
     assert np.isfinite(result.params["weight"]).all()
 
 
+def test_a_method_that_needs_the_length_of_the_local_work_has_it() -> None:
+    """With clients of one size FedNova is FedAvg, also where both see released models."""
+    one, other = (run(method(privacy=PRIVATE), precision="float64") for method in (feddr.FedAvg, feddr.FedNova))
+    np.testing.assert_allclose(one.params["weight"], other.params["weight"], rtol=1e-9)
+
+
 def test_columns_survive_a_file(tmp_path: Path) -> None:
     history = run(METHODS[0]).history
     history.to_csv(tmp_path / "history.csv")
@@ -160,9 +166,9 @@ def test_columns_survive_a_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("method", "more", "message"),
     [
-        (feddr.Scaffold(privacy=PRIVATE), {}, "Scaffold sends gradients, which SiteLevel does not clip"),
+        (feddr.Scaffold(privacy=PRIVATE), {}, "Scaffold sends gradients, for which SiteLevel does not account"),
         (feddr.FedDR(privacy=PRIVATE), {"local": feddr.local.Accelerated()}, "looks at the curvature of the data"),
-        (feddr.FedAvg(privacy=1.0), {}, "privacy must be a feddr.privacy.SiteLevel, got 1.0"),  # type: ignore[arg-type]
+        (feddr.FedAvg(privacy=1.0), {}, "privacy must be a feddr.privacy.SiteLevel or RecordLevel, got 1.0"),  # type: ignore[arg-type]
         (
             feddr.FedDR(eta=1.0, alpha=1.0, privacy=SiteLevel(1.0, 1.0, 1e-3, sees="models")),
             {},

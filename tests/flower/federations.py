@@ -129,10 +129,10 @@ _COMPILED: dict[Any, Callable[..., Any]] = {}
 def keep_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     """Compile a client's update once: on a real node every message has a process of its own, and a cache on disk."""
 
-    def make(problem: feddr.Problem, samples: Any, local: Any, dtype: Any, needs_gradient: bool) -> Any:
-        key = (id(problem), local, str(dtype), needs_gradient)
+    def make(problem: feddr.Problem, samples: Any, local: Any, dtype: Any, gradient: bool, privacy: Any = None) -> Any:
+        key = (id(problem), local, str(dtype), gradient, privacy)
         if key not in _COMPILED:
-            _COMPILED[key] = CompiledClients(problem, samples, local, dtype, needs_gradient)
+            _COMPILED[key] = CompiledClients(problem, samples, local, dtype, gradient, privacy=privacy)
         return _COMPILED[key]
 
     monkeypatch.setattr(node_module, "CompiledClients", make)

@@ -2,6 +2,7 @@
 
 import math
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -12,9 +13,10 @@ from scipy import stats
 import feddr
 from feddr import flower
 from feddr.flower import private
+from feddr.flower.node import Node
 from feddr.flower.private import SecretNoise, SiteAccount
 from feddr.local import Solution, Subproblem
-from feddr.privacy import SiteLevel, epsilon_of_uploads
+from feddr.privacy import RecordLevel, SiteLevel, epsilon_of_uploads
 from feddr.sites import SiteRefusal
 from feddr.storage import tensors
 from tests.flower.fake_grid import FakeGrid, FakeNode, Fate
@@ -30,9 +32,14 @@ def method(budget: float | None = None, noise: float = NOISE) -> Any:
     return feddr.FedDR(eta=0.5, alpha=1.2, init="joining", mean="all", privacy=privacy)
 
 
-def run(folder: Path, algorithm: Any, grid: FakeGrid | None = None, **more: Any) -> feddr.History:
+def of_records(budget: float | None = None, noise: float = NOISE, epochs: int = 2) -> Any:
+    privacy = RecordLevel(clip=0.5, noise=noise, delta=DELTA, budget=budget, epochs=epochs)
+    return feddr.FedDR(eta=0.5, alpha=1.2, init="joining", mean="all", privacy=privacy)
+
+
+def run(folder: Path, algorithm: Any, grid: FakeGrid | None = None, local: Any = LOCAL, **more: Any) -> feddr.History:
     grid = FakeGrid() if grid is None else grid
-    populated(grid, app_for(lasso(), algorithm, LOCAL), range(3), folder)
+    populated(grid, app_for(lasso(), algorithm, local), range(3), folder)
     settings: dict[str, Any] = {"rounds": 3, "precision": "float64"} | more
     return deploy(grid, federation_of(lasso()), algorithm, folder, **settings)
 
@@ -149,6 +156,52 @@ def test_what_a_site_keeps_and_sends_comes_from_its_release(tmp_path: Path) -> N
     np.testing.assert_array_equal(own["xhat"], 2 * own["x"] - own["y"])
     counted = tensors.read(tmp_path / "server" / "feddr" / "table" / "0-1.safetensors").arrays
     np.testing.assert_array_equal(counted["x"], own["xhat"])
+
+
+TWICE = feddr.local.SGD(lr=0.05, epochs=2, batch_size=5)
+
+
+def test_passes_over_records_are_what_a_site_and_the_server_count(tmp_path: Path) -> None:
+    """Two passes an update: the third round would exceed the budget of five passes, and is not begun."""
+    method = of_records(epsilon_of_uploads(NOISE, DELTA, 5))
+    history = run(tmp_path, method, local=TWICE)
+    expected = [epsilon_of_uploads(NOISE, DELTA, 2 * k) for k in range(3)]
+    np.testing.assert_allclose(history.column("epsilon"), expected, rtol=1e-9)
+    assert spent(tmp_path) == [4.0, 4.0, 4.0]
+    account = private.account(tmp_path / "disk-0", 0)
+    with pytest.raises(ValueError, match="A site keeps to its budget"):
+        release(account, method, 9)
+
+
+def test_the_noise_of_steps_is_a_secret_of_the_site(tmp_path: Path) -> None:
+    """Two runs of one seed have the same batches, and differ by noise alone; with hardly any they are the same."""
+    models: dict[float, list[Any]] = {}
+    for noise in (NOISE, 1e-5):
+        for name in ("a", "b"):
+            run(tmp_path / f"{noise}" / name, of_records(noise=noise), local=TWICE, rounds=1)
+            books = flower.read_run(tmp_path / f"{noise}" / name / "server" / "feddr")
+            models.setdefault(noise, []).append(books.server["xtilde"])
+    assert np.abs(models[NOISE][0] - models[NOISE][1]).max() > 0.01
+    assert 0.0 < np.abs(models[1e-5][0] - models[1e-5][1]).max() < 1e-5
+
+
+def test_a_site_refuses_local_work_of_more_passes_than_are_counted(tmp_path: Path) -> None:
+    node = Node(0, lambda: lasso(), of_records(epochs=1), TWICE, tmp_path)
+    rules = node.algorithm
+    state = rules.client(np.zeros(3), np.zeros(3))
+    with pytest.raises(ValueError, match="epochs=1, and SGD makes 2; give both the same epochs"):
+        node.solved(rules, state, np.zeros(3), SimpleNamespace(seed=0), 0)  # type: ignore[arg-type]
+    assert not (tmp_path / "privacy").exists()
+
+
+def test_what_hides_a_site_hides_its_records_and_not_the_other_way_round(tmp_path: Path) -> None:
+    account = SiteAccount(tmp_path)
+    release(account, method(noise=3.0), 1)
+    _, total = release(account, of_records(noise=4.0), 2)
+    assert total == pytest.approx(4 / 9 + 2 * 4 / 16)
+    with pytest.raises(ValueError, match="hide single records and not the site as a whole"):
+        release(account, method(noise=3.0), 3)
+    assert account.spent == total
 
 
 @pytest.mark.parametrize(

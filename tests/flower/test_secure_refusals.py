@@ -1,6 +1,5 @@
 """What cannot be had together with secure rounds is refused, with the reason."""
 
-import dataclasses
 from pathlib import Path
 
 import pytest
@@ -10,30 +9,20 @@ from feddr import flower
 from feddr.flower import leaving, secure_round
 from feddr.privacy import SiteLevel
 from tests.flower.fake_grid import FakeGrid
-from tests.flower.federations import app_for, events, populated
-from tests.flower.secure_federations import LOCAL, METHOD, SECURE, SITES, five, is_balanced, run, site_folder
-
-PRIVACY = SiteLevel(clip=0.5, noise=2.0, delta=1e-3)
+from tests.flower.federations import events
+from tests.flower.secure_federations import METHOD, SITES, five, is_balanced, run
 
 
-def test_a_private_method_is_refused_in_secure_rounds() -> None:
-    private = feddr.FedDR(privacy=PRIVACY)
+def test_a_compressor_beside_the_fixed_point_is_refused() -> None:
     secure_round.check_algorithm(feddr.FedDR())
-    with pytest.raises(ValueError, match=r"no account of privacy, got FedDR with privacy=SiteLevel.*leave it out"):
-        secure_round.check_algorithm(private)
+    with pytest.raises(ValueError, match=r"have their own fixed point, got FedDR with upload=Quantised.*leave it out"):
+        secure_round.check_algorithm(feddr.FedDR(upload=feddr.compress.Quantised(4)))
 
 
-def test_a_site_s_own_private_method_is_refused_before_it_trains(tmp_path: Path) -> None:
-    """The server's method is not private, and would never learn that the site's noise was not accounted."""
-    private = dataclasses.replace(METHOD, privacy=PRIVACY)
-    grid = populated(FakeGrid(), app_for(five(), private, LOCAL, secure=SECURE), range(SITES), tmp_path)
-    with pytest.raises(flower.Abandoned, match="Secure rounds carry no account of privacy, got a private method"):
-        run(grid, tmp_path)
-    assert {event["client"] for event in events(tmp_path, "error")} == {*range(SITES)}
-    assert events(tmp_path, "counted") == []
-    for i in range(SITES):
-        assert not list((site_folder(tmp_path, i) / "state").glob("*"))
-        assert not (site_folder(tmp_path, i) / "secure" / "masked").exists()
+def test_the_noise_of_others_is_not_counted_on(tmp_path: Path) -> None:
+    private = feddr.FedAvg(privacy=SiteLevel(clip=0.5, noise=2.0, delta=1e-3, sees="models"))
+    with pytest.raises(ValueError, match='got sees="models"; use sees="uploads"'):
+        run(FakeGrid(), tmp_path, private, five(g=False))
 
 
 def test_late_answers_cannot_be_counted_in_secure_rounds(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 
 from feddr import tree
 from feddr.compress import Compressor, Nonzero, Quantised, Rounded
-from feddr.privacy import SiteLevel
+from feddr.privacy import RecordLevel, SiteLevel
 from feddr.tree import Tree
 
 
@@ -79,12 +79,12 @@ class Uploading(CompressedUploads):
         How the server rounds what it broadcasts: ``feddr.compress.Rounded("float16")``, ``Quantised(8)`` or
         ``Nonzero()``; None for every bit. Clients read the rounded model; the server, and every metric, keeps its own.
     privacy
-        How a site's model is clipped and made noisy before these rules see it, and the budget: ``feddr.privacy``; None
-        for no privacy.
+        How a site's model, or each local step, is clipped and made noisy before these rules see it, and the budget:
+        ``feddr.privacy.SiteLevel`` or ``RecordLevel``; None for no privacy.
     """
 
     download: Compressor | None = field(default=None, kw_only=True)
-    privacy: SiteLevel | None = field(default=None, kw_only=True)
+    privacy: SiteLevel | RecordLevel | None = field(default=None, kw_only=True)
 
 
 class LeftOut(NamedTuple):

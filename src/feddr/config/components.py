@@ -45,7 +45,7 @@ TABLE: Mapping[str, tuple[str, Sequence[str]]] = {
     "schedule": ("feddr.local.schedules", ["Cosine", "Step"]),
     "stopping": ("feddr.local", ["Absolute", "Epochs", "Relative", "Tolerance"]),
     "upload": ("feddr.compress", ["Nonzero", "Quantised", "RandomK", "Rounded", "TopK"]),
-    "privacy": ("feddr.privacy", ["SiteLevel"]),
+    "privacy": ("feddr.privacy", ["RecordLevel", "SiteLevel"]),
     "sampling": ("feddr.sampling", ["DoublyUniform", "Full", "Independent", "Partitioned", "Systematic", "Uniform"]),
     "delays": (
         "feddr.delays",
@@ -64,6 +64,7 @@ NESTED = {
     "Compressor": "upload",
     "Delay": "delays",
     "Quantised": "upload",
+    "RecordLevel": "privacy",
     "Rounded": "upload",
     "Regulariser": "g",
     "RoundSchedule": "schedule",

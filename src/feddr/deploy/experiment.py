@@ -17,6 +17,8 @@ from feddr.algorithms import Algorithm, Asynchronous
 from feddr.config import ConfigError, read
 from feddr.config.build import make
 from feddr.config.components import Component, argument, part
+from feddr.data.tables import WEIGHT
+from feddr.engines.shared.privacy import check_local, check_samples
 from feddr.flower import private, secure_round
 from feddr.flower.federation import Federation
 from feddr.flower.settings import Settings
@@ -116,6 +118,9 @@ class TableExperiment:
             self.sampling.check(self.federation.clients)
             _ = self.local, self.schema
             private.check(self.algorithm, self.federation.evaluation)
+            privacy = getattr(self.algorithm, "privacy", None)
+            check_local(privacy, self.local)
+            check_samples(privacy, [] if self.table.sample_weight is None else [WEIGHT])
             if self.secure is not None:
                 secure_round.check(self.secure, self.federation, self.algorithm, self.sampling, self.settings)
         except ConfigError:

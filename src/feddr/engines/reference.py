@@ -17,7 +17,7 @@ from feddr.engines.shared.measured import MetricSet
 from feddr.engines.shared.options import EngineOptions
 from feddr.engines.shared.plain_clients import PlainClients
 from feddr.engines.shared.plain_evaluation import PlainEvaluator
-from feddr.engines.shared.privacy import PrivacySpent, released
+from feddr.engines.shared.privacy import PrivacySpent, record_level, released
 from feddr.engines.shared.progress import ShowProgress, shown, speaks
 from feddr.engines.shared.randomness import client_rng, noise_rng, sampling_rng, upload_draw
 from feddr.engines.shared.recorder import Recorder
@@ -89,7 +89,7 @@ def reference(
     spent = PrivacySpent(getattr(algorithm, "privacy", None), sampling, v)
     p = sampling.probabilities(n)
     x0 = tree.cast(problem.init, dtype)
-    clients = PlainClients(problem, local, dtype)
+    clients = PlainClients(problem, local, dtype, record_level(algorithm))
     state, stopper = RunState(server=algorithm.server(tree.cast(x0, np.float64))), options.stopper()
     evaluator = PlainEvaluator(problem, dtype)
     recorder = Recorder(evaluator, MetricSet(problem, evaluator, options.chosen, per_client), personal)
@@ -108,11 +108,12 @@ def reference(
             c = rules.client(x0, message) if new else state.clients[i]
             sub = rules.subproblem(c, message)
             number = state.updates.get(i, 0)
-            solution = clients(i, sub, client_rng(seed, i, number), k, p[i])
+            noise = noise_rng(seed, i, number)
+            solution = clients(i, sub, client_rng(seed, i, number), k, p[i], noise)
             solution = solution._replace(draw=upload_draw(seed, i, number))
             seen = solution
             if getattr(rules, "privacy", None) is not None:
-                seen = released(rules, local, sub, solution, noise_rng(seed, i, number))
+                seen = released(rules, local, sub, solution, noise)
             state.clients[i], upload = rules.finish(c, message, sub, seen)
             check_finite(upload, i, k, local, algorithm)
             if not warned and inaccurate(solution):

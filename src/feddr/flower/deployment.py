@@ -195,7 +195,7 @@ class Deployment:
         version, last = self.ledger.version, self.ledger.version >= self.settings.rounds or bool(self.end.reason)
         if version <= self.metrics.newest or not (version % self.settings.evaluate_every == 0 or last):
             return
-        spent = self.watch.columns(self.ledger.spent(self.ledger.entries))
+        spent = self.watch.columns(self.ledger.spent(range(self.federation.clients)))
         row = self.metrics.add(version, self.ledger.server.xbar, self.ledger.counters, self.asynchronous, spent)
         self.ledger.counters.begin_row()
         self._tell(row)

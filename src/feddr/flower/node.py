@@ -44,6 +44,7 @@ from feddr.engines.shared.evaluation import Evaluator
 from feddr.engines.shared.measured import Evaluates
 from feddr.engines.shared.plain_clients import PlainClients
 from feddr.engines.shared.plain_evaluation import PlainEvaluator
+from feddr.engines.shared.privacy import check_local, check_samples, record_level
 from feddr.engines.shared.randomness import client_rng, upload_draw
 from feddr.flower import compressed, identity, limits, private, site_metrics, steps, wire
 from feddr.flower.guard import site_of
@@ -184,7 +185,8 @@ class Node:
 
         def solve() -> Solution:
             rng = client_rng(task.seed, self.client, number)
-            solution = self._solver(precisions.of(task.precision))(0, sub, rng, task.round, task.probability)
+            solver, noise = self._solver(precisions.of(task.precision)), private.SecretNoise()
+            solution = solver(0, sub, rng, task.round, task.probability, noise)
             if inaccurate(solution):
                 warn_inaccurate(solution, self.client, task.round, self.local, rules)
             return solution
@@ -192,6 +194,8 @@ class Node:
         if getattr(rules, "privacy", None) is None:
             solution, spent = solve(), 0.0
         else:
+            check_local(rules.privacy, self.local)
+            check_samples(rules.privacy, self.problem.data.train.samples)
             account, update = private.account(self.root, self.client), private.private_message(task, number, message)
             solution, spent = account.release(rules, self.local, sub, update, solve)
         solution = solution._replace(draw=upload_draw(task.seed, self.client, number))
@@ -243,10 +247,11 @@ class Node:
         return wire.decode(arrays, template, dtype, sent_by_server=True)
 
     def _solver(self, dtype: np.dtype[Any]) -> CompiledClients | PlainClients:
+        privacy = record_level(self.algorithm)
         if not isinstance(self.problem, Problem):
-            return PlainClients(self.problem, self.local, dtype)
-        samples = precisions.samples(self.problem.data.train.samples, dtype)
-        return CompiledClients(self.problem, samples, self.local, dtype, self.algorithm.needs_gradient)
+            return PlainClients(self.problem, self.local, dtype, privacy)
+        samples, mean = precisions.samples(self.problem.data.train.samples, dtype), self.algorithm.needs_gradient
+        return CompiledClients(self.problem, samples, self.local, dtype, mean, privacy=privacy)
 
     def _metrics(self, evaluator: Evaluates, xbar: Tree) -> dict[str, float]:
         problem = self.problem

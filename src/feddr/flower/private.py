@@ -3,7 +3,8 @@
 The site is who must not exceed its budget, so the account is on its own disk, and is written before an upload leaves.
 It is one number, the sum over all releases of (2 / noise)^2, the squared distance of two neighbouring federations in
 units of the noise: Gaussian mechanisms compose by adding these, also over runs with different noises. It belongs to
-the data, not to a run, so a second run over the same data finds what the first has spent.
+the data, not to a run, so a second run over the same data finds what the first has spent. What hides a whole site hides
+a record, too, and counts in the account of records; not the other way round.
 
 The noise comes from the operating system, and nobody else can compute it: not from the seed of the run, which the
 server knows. A task that arrives again with the same broadcast is answered with the release that is on the disk: it
@@ -18,11 +19,10 @@ from typing import Any
 
 import numpy as np
 
-from feddr.engines.shared.privacy import check_uploads, released
+from feddr.engines.shared.privacy import Privacy, check_uploads, record_level, released
 from feddr.flower import identity
 from feddr.flower.refused import Refused
 from feddr.local import LocalSolver, Solution, Subproblem
-from feddr.privacy import SiteLevel
 from feddr.privacy.accounting import epsilon_of_distance
 from feddr.sites import SiteRefusal
 from feddr.storage import lock, tensors
@@ -62,8 +62,12 @@ class SiteAccount:
     @property
     def spent(self) -> float:
         """The sum of (2 / noise)^2 over all releases; DamagedError where the newest record cannot be read."""
+        last = self._last()
+        return 0.0 if last is None else float(last.header["spent"])
+
+    def _last(self) -> tensors.Snapshot | None:
         numbers = self.records.numbers()
-        return float(tensors.read(self.records.path(numbers[0])).header["spent"]) if numbers else 0.0
+        return tensors.read(self.records.path(numbers[0])) if numbers else None
 
     def release(
         self,
@@ -87,17 +91,23 @@ class SiteAccount:
         Raises
         ------
         SiteRefusal
-            Where the release would exceed the budget; nothing is released then.
+            Where the release would exceed the budget, or the account cannot say what it has told of a site as a whole;
+            nothing is released then.
         """
-        privacy: SiteLevel = rules.privacy
+        privacy: Privacy = rules.privacy
         key = [*map(str, task), identity.digest(sub.start)]
         with lock.locked(self.folder):
-            number, spent = max(self.records.numbers(), default=0), self.spent
-            if number:
-                last = tensors.read(self.records.path(number))
-                if last.header["task"] == key:
-                    x = tensors.restore(sub.start, last.arrays)
-                    return Solution(x, last.header["steps"], math.nan), spent
+            number, spent, last = max(self.records.numbers(), default=0), self.spent, self._last()
+            if last is not None and last.header["task"] == key:
+                x = tensors.restore(sub.start, last.arrays)
+                return Solution(x, last.header["steps"], math.nan), spent
+            level = "record" if record_level(rules) is not None else "site"
+            if last is not None and last.header.get("level") == "record" != level:
+                raise SiteRefusal(
+                    "This site has made releases that hide single records and not the site as a whole, which SiteLevel "
+                    "cannot take back; use RecordLevel, or give new data a state of their own, since the account of "
+                    f"these is in its privacy/{self.folder.name}."
+                )
             total = spent + cost(privacy)
             reason = beyond(privacy, total)
             if reason:
@@ -106,17 +116,17 @@ class SiteAccount:
                     f"their own, since the account of these is in its privacy/{self.folder.name}."
                 )
             seen = released(rules, local, sub, solve(), SecretNoise())
-            header = {"task": key, "spent": total, "steps": int(seen.steps)}
+            header = {"task": key, "spent": total, "steps": int(seen.steps), "level": level}
             self.records.save(number + 1, header, tensors.flatten(seen.x))  # before anything leaves
         return seen, total
 
 
-def cost(privacy: SiteLevel) -> float:
-    """Return what one release adds to an account."""
-    return (2.0 / privacy.noise) ** 2
+def cost(privacy: Privacy) -> float:
+    """Return what one update adds to an account."""
+    return float(privacy.releases * (2.0 / privacy.noise) ** 2)
 
 
-def beyond(privacy: SiteLevel, spent: float) -> str:
+def beyond(privacy: Privacy, spent: float) -> str:
     """Return why an account may not come to this; an empty text where it may."""
     epsilon = epsilon_of_distance(math.sqrt(spent), privacy.delta) if privacy.budget is not None else 0.0
     if privacy.budget is None or epsilon <= privacy.budget:
@@ -127,7 +137,7 @@ def beyond(privacy: SiteLevel, spent: float) -> str:
 class PrivacyWatch:
     """The server's side: what sites say that they have spent, and whether another round is within the budget."""
 
-    def __init__(self, privacy: SiteLevel | None) -> None:
+    def __init__(self, privacy: Privacy | None) -> None:
         self.privacy = privacy
 
     def refuses(self, spent: Sequence[float]) -> str:
@@ -160,8 +170,10 @@ def check(algorithm: Any, evaluation: Any) -> None:
         )
 
 
-def check_number(spent: float, privacy: SiteLevel | None) -> None:
+def check_number(spent: Any, privacy: Privacy | None) -> None:
     """Refuse an upload that says nothing sensible of what has been spent."""
+    if type(spent) not in (int, float):
+        raise Refused("malformed", f"what a site has spent is a number, got {str(spent)[:40]!r}")
     if not 0.0 <= spent < math.inf or (privacy is not None and spent < 0.999 * cost(privacy)):
         raise Refused("malformed", f"a site that has sent an upload has spent something, it says {spent:g}")
 

@@ -11,7 +11,7 @@ def play(run: Deployment) -> None:
     run.let_go()
     while not finished(run):
         turn = next_turn(run)
-        if isinstance(turn, Round):
+        if not isinstance(turn, Arrivals):
             # Who has sent an upload in this round already has spent what it costs.
             run.end.now(run.watch.refuses([0.0, *run.ledger.spent(turn.missing)]) if turn.missing else "")
             if run.end.reason:

@@ -10,7 +10,7 @@ Then all are counted anew (``enrol``): the server forgets the sum, and every sit
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -48,6 +48,8 @@ class SecureLedger(Ledger):
         Of the newest round that was counted.
     identities
         The public key of each site that has taken part.
+    spending
+        What each site has said that it has spent of its privacy, also one whose vector is in no sum.
     total
         Sum of all levels that were counted, in whole numbers.
     """
@@ -58,7 +60,12 @@ class SecureLedger(Ledger):
         self.members: dict[int, int] = {}
         self.enrolment, self.last_serial = 0, 0
         self.identities: dict[int, bytes] = {}
+        self.spending: dict[int, float] = {}
         self.total: Levels = np.zeros(tree.size(self.initial), np.int64)
+
+    def spent(self, clients: Iterable[int]) -> list[float]:
+        """Return what the sites of these clients have said that they have spent of their privacy."""
+        return [self.spending[client] for client in clients if client in self.spending]
 
     @property
     def unit(self) -> float:
@@ -138,6 +145,7 @@ class SecureLedger(Ledger):
             "enrolment": self.enrolment,
             "serial": self.last_serial,
             "identities": {str(client): key.hex() for client, key in self.identities.items()},
+            "spending": {str(client): spent for client, spent in self.spending.items()},
         }
         return {**super()._header(), "secure": secure}
 
@@ -151,6 +159,7 @@ class SecureLedger(Ledger):
         self.members = {int(client): counted for client, counted in secure["members"].items()}
         self.enrolment, self.last_serial = secure["enrolment"], secure["serial"]
         self.identities = {int(client): bytes.fromhex(key) for client, key in secure["identities"].items()}
+        self.spending = {int(client): spent for client, spent in secure["spending"].items()}
         super().load(serial, record._replace(arrays=arrays))
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from feddr.algorithms import Algorithm, Asynchronous, FedDR
 from feddr.algorithms.fedavg import FedAvg
-from feddr.flower import secure_messages
+from feddr.flower import private, secure_messages
 from feddr.flower.deployment import Deployment
 from feddr.flower.federation import Federation
 from feddr.flower.mailbox import Reply
@@ -71,11 +71,6 @@ def check_algorithm(algorithm: Any) -> None:
         raise ValueError(
             f"Secure rounds need a method whose server adds up uploads, in rounds, got {name}; use FedDR, or FedAvg "
             "and its kind."
-        )
-    if algorithm.privacy is not None:
-        raise ValueError(
-            f"Secure rounds carry no account of privacy, got {name} with privacy={algorithm.privacy!r}; leave it out, "
-            "or use rounds that are not secure."
         )
     if algorithm.upload is not None:
         raise ValueError(
@@ -155,9 +150,11 @@ class SecureRound:
                 session.deal(sent.client, Dealt.read(secure_messages.loads(own.text)))
             elif own.stage == "masked":
                 length = len(self.ledger.total)
-                fields = encoding.record(secure_messages.loads(own.text), "sha256", "signature")
+                fields = encoding.record(secure_messages.loads(own.text), "sha256", "signature", "spent")
+                private.check_number(fields["spent"], getattr(self.run.algorithm, "privacy", None))
                 masked = secure_messages.decode(answer.content, session.ring, length, fields["sha256"])
                 session.upload(sent.client, masked, encoding.blob(fields["signature"], SIGNATURE))
+                self.ledger.spending[sent.client] = float(fields["spent"])
                 self.run.pauses.succeeded(sent.client)
             elif own.stage == "agree":
                 fields = encoding.record(secure_messages.loads(own.text), "signature")

@@ -22,7 +22,7 @@ from feddr import tree
 from feddr.algorithms import Deployable, FedDR
 from feddr.compress import FixedPoint
 from feddr.compress.compressor import Flat
-from feddr.flower import limits, secure_messages
+from feddr.flower import limits, private, secure_messages
 from feddr.flower.messages import ARRAYS, TaskHeader
 from feddr.flower.refused import Refused
 from feddr.flower.secure_messages import SecureAnswer, SecureTask
@@ -137,7 +137,11 @@ class SecureSite:
         return session.dealt.to_dict()
 
     def _masked(self, session: SiteSession, text: Any, content: RecordDict) -> tuple[dict[str, Any], ArrayRecord]:
-        """Do the client's update, write its state, and return its levels under masks; repeat them if asked again."""
+        """Do the client's update, write its state, and return its levels under masks; repeat them if asked again.
+
+        What a private method releases is noisy before it becomes levels. So these, and what rounding leaves out, are
+        processing of a release, with which the site's account is charged whether the round is counted or not.
+        """
         text = encoding.record(text, "partners", "sealed")
         sealed = {j: encoding.blob(one) for j, one in encoding.by_client(text["sealed"]).items()}
         session = session.receive(encoding.clients(text["partners"]), sealed)
@@ -148,7 +152,9 @@ class SecureSite:
             self.store.keep_masked(masked.tobytes())
             self.store.save(session)
         signature = session.sign_partners(self.store.identity()).hex()
-        fields = {"sha256": secure_messages.checksum(masked.tobytes()), "signature": signature}
+        private_method = getattr(self.node.algorithm, "privacy", None) is not None
+        spent = private.account(self.node.root, self.node.client).spent if private_method else 0.0
+        fields = {"sha256": secure_messages.checksum(masked.tobytes()), "signature": signature, "spent": spent}
         return fields, secure_messages.encode(masked)
 
     def _agree(self, session: SiteSession, text: Any) -> dict[str, Any]:
@@ -170,8 +176,6 @@ class SecureSite:
         """Return the levels of the client's change, after writing the state in which they are counted."""
         task, node = self.task, self.node
         point, sent = self.secure.fixed_point(self.question.weight), list[Levels]()
-        if getattr(node.algorithm, "privacy", None) is not None:
-            raise ValueError("Secure rounds carry no account of privacy, got a private method; use one without.")
         rules: Any = dataclasses.replace(node.rules(task), upload=_recording(point, sent))
         dtype = precisions.of(task.precision)
         x0 = tree.cast(node.problem.init, dtype)

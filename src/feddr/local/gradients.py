@@ -1,4 +1,4 @@
-"""Gradients for local solvers: over the rows of a batch, or over all rows of a client."""
+"""Gradients for local solvers: over the rows of a batch, over all rows of a client, or of each row, clipped."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -17,14 +17,21 @@ from feddr.xla import rewrite
 CHUNK = 256
 """Rows in a step of a pass over all samples of a client, at most."""
 
+CLIPPED_BYTES = 2**26
+"""Memory for the gradients of single rows that are computed side by side; one row takes what it takes."""
+
 
 class ClientRows(NamedTuple):
-    """A client's samples: ``size`` rows from ``start`` on; step t takes the first ``used[t]`` of its ``batch[t]``."""
+    """A client's samples: ``size`` rows from ``start`` on; step t takes the first ``used[t]`` of its ``batch[t]``.
+
+    Where records are private, ``noise`` is a tree like the parameters, whose arrays have an entry for each step.
+    """
 
     start: Any
     size: Any
     batch: Any = None
     used: Any = None
+    noise: Tree = None
 
 
 def batch_gradient(loss: PerSample, samples: Tree, rows: ClientRows) -> Callable[[Tree, Any], Tree]:
@@ -59,6 +66,45 @@ def full_gradient(loss: PerSample, samples: Tree, rows: ClientRows) -> Callable[
         return jax.lax.fori_loop(0, -(-rows.size // chunk), add_chunk, tree.map(jnp.zeros_like, x))
 
     return gradient
+
+
+def clipped_gradient(loss: PerSample, samples: Tree, rows: ClientRows, clip: float) -> Callable[[Tree, Any], Tree]:
+    """Return the oracle of DP-SGD: the sum of the clipped gradients of the rows of step t, and its noise.
+
+    Both are divided by the number of rows of a full batch, which tells nothing of the rows. A gradient whose length is
+    not finite counts as zero.
+    """
+    faster = rewrite.faster(loss)
+    width = CHUNK if rows.batch is None else rows.batch.shape[1]
+
+    def clipped(x: Tree, row: Any) -> Tree:
+        record = tree.map(lambda a: a[row][None], samples)
+        gradient = jax.grad(lambda x: faster(x, record)[0])(x)
+        length = jnp.sqrt(sum(jnp.sum(jnp.square(leaf)) for leaf in tree.leaves(gradient)))
+        factor = clip / jnp.maximum(length, clip)
+        return tree.map(lambda leaf: jnp.where(jnp.isfinite(length), factor * leaf, 0), gradient)
+
+    def oracle(x: Tree, t: Any) -> Tree:
+        used = rows.size if rows.batch is None else rows.used[t]
+        full = rows.size if rows.batch is None else jnp.minimum(rows.size, width)
+        bytes_of_row = sum(leaf.size * leaf.dtype.itemsize for leaf in tree.leaves(x))
+        chunk = max(1, min(CHUNK, width, CLIPPED_BYTES // max(bytes_of_row, 1)))
+
+        def add_chunk(j: Any, total: Tree) -> Tree:
+            row_of_step = j * chunk + jnp.arange(chunk, dtype=jnp.int32)
+            own = jnp.minimum(row_of_step, used - 1)
+            each = jax.vmap(clipped, (None, 0))(x, rows.start + (own if rows.batch is None else rows.batch[t][own]))
+
+            def added(total: jax.Array, each: jax.Array) -> jax.Array:
+                mask = (row_of_step < used).reshape(-1, *[1] * total.ndim)
+                return total + jnp.sum(jnp.where(mask, each, 0), axis=0)
+
+            return tree.map(added, total, each)
+
+        total = jax.lax.fori_loop(0, -(-used // chunk), add_chunk, tree.map(jnp.zeros_like, x))
+        return tree.map(lambda a, noise: (a + noise[t]) / full.astype(a.dtype), total, rows.noise)
+
+    return oracle
 
 
 def capacity(count: int) -> int:

@@ -4,7 +4,8 @@ Two federations are neighbours when the data of one site are replaced by any oth
 moves by at most 2 clip, so that one upload is a Gaussian mechanism whose noise is noise / 2 times its sensitivity.
 Adaptive compositions of k such mechanisms have the privacy of one with a noise smaller by sqrt(k) (Dong, Roth and Su
 2022), for which ``dp_accounting.get_epsilon_gaussian`` is exact. A sum over m sampled sites without replacement is
-accounted by Renyi divergences (``dp_accounting.rdp``; Wang, Balle and Kasiviswanathan 2019).
+accounted by Renyi divergences (``dp_accounting.rdp``; Wang, Balle and Kasiviswanathan 2019). With ``RecordLevel`` one
+record of a site is replaced, and a pass over the records is such a mechanism, with the same numbers.
 """
 
 import functools
@@ -26,7 +27,7 @@ def epsilon_of_uploads(noise: float, delta: float, releases: int) -> float:
     noise, delta
         As in ``SiteLevel``.
     releases
-        Uploads of the site.
+        Uploads of the site; with ``RecordLevel``, the passes over its records in all of them.
 
     Raises
     ------
@@ -126,7 +127,8 @@ def noise_for(budget: float, delta: float, releases: int) -> float:
     budget, delta
         Epsilon and delta.
     releases
-        Uploads of each site: the rounds of a run in which everybody takes part.
+        Uploads of each site: the rounds of a run in which everybody takes part. With ``RecordLevel``, these times the
+        passes of an update.
 
     Raises
     ------

@@ -1,7 +1,7 @@
 """Site-level differential privacy: clip how far a site's model is from where it started, and add Gaussian noise."""
 
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, ClassVar, Literal, Protocol
 
 import numpy as np
 
@@ -77,11 +77,10 @@ class SiteLevel:
     budget: float | None = None
     sees: Sees = "uploads"
 
+    releases: ClassVar[int] = 1
+
     def __post_init__(self) -> None:
-        scalars.positive(self, "clip", "noise", *(() if self.budget is None else ("budget",)))
-        scalars.numbers(self, "delta")
-        if not 0 < self.delta < 1:
-            raise ValueError(f"delta must be above 0 and below 1, got {self.delta}; 1e-5 is usual.")
+        check_numbers(self)
         if self.sees not in ("uploads", "models"):
             raise ValueError(f'sees must be "uploads" or "models", got {self.sees!r}.')
 
@@ -113,3 +112,11 @@ class SiteLevel:
             return np.asarray(start + (factor * change + noise), np.asarray(start).dtype)
 
         return tree.map(noisy, start, change)
+
+
+def check_numbers(privacy: Any) -> None:
+    """Refuse a clip, a noise, a delta or a budget that is out of its range."""
+    scalars.positive(privacy, "clip", "noise", *(() if privacy.budget is None else ("budget",)))
+    scalars.numbers(privacy, "delta")
+    if not 0 < privacy.delta < 1:
+        raise ValueError(f"delta must be above 0 and below 1, got {privacy.delta}; 1e-5 is usual.")

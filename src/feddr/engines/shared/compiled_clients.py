@@ -10,8 +10,17 @@ from numpy.typing import NDArray
 
 from feddr import precision, tree
 from feddr.local import Curvature, Estimate, LocalSolver, Solution, SolverContext, Subproblem, descent, solve
-from feddr.local.gradients import ClientRows, batch_gradient, capacity, full_gradient, own_samples
+from feddr.local.gradients import (
+    ClientRows,
+    batch_gradient,
+    capacity,
+    clipped_gradient,
+    full_gradient,
+    own_samples,
+)
 from feddr.local.solver import Batches
+from feddr.privacy import RecordLevel
+from feddr.privacy.site_level import NormalNoise
 from feddr.problem import Problem
 from feddr.theory.curvature import ClientCurvature
 from feddr.tree import Tree
@@ -20,13 +29,17 @@ from feddr.xla.batching import BatchingPolicy, Workload
 
 
 class SubproblemTask(NamedTuple):
-    """A client, its subproblem, its batches, the round, and how likely the client is to take part in one."""
+    """A client, its subproblem, its batches, the round, and how likely the client is to take part in one.
+
+    ``noise`` is where the noise of steps comes from that are private.
+    """
 
     client: int
     sub: Subproblem
     batches: Batches | None
     round: int = 0
     probability: float = 1.0
+    noise: NormalNoise | None = None
 
 
 class Arguments(NamedTuple):
@@ -54,6 +67,8 @@ class CompiledClients:
         Whether solutions carry the mean of the gradients.
     policy
         Who shares a call; by default what is best for the device.
+    privacy
+        Where each step is private: how gradients of records are clipped, and the noise. None for gradients as they are.
     """
 
     def __init__(
@@ -64,8 +79,10 @@ class CompiledClients:
         dtype: Any,
         needs_gradient: bool,
         policy: BatchingPolicy | None = None,
+        privacy: RecordLevel | None = None,
     ) -> None:
         self.problem, self.samples, self.local, self.dtype = problem, samples, local, np.dtype(dtype)
+        self.privacy = privacy
         self.policy = batching.choose() if policy is None else policy
         side_by_side = self.policy.side_by_side
         self.sizes = problem.data.sizes
@@ -75,10 +92,13 @@ class CompiledClients:
             start: Tree, samples: Tree, sub: Subproblem, rows: ClientRows, steps: Any, context: SolverContext
         ) -> Solution:
             sub = sub._replace(start=start)
-            oracle = full_gradient if rows.batch is None else batch_gradient
+            if privacy is not None:
+                oracle = clipped_gradient(problem.loss, samples, rows, privacy.clip)
+            else:
+                oracle = (full_gradient if rows.batch is None else batch_gradient)(problem.loss, samples, rows)
             mean = needs_gradient and sub.probe is None
             prox = problem.regulariser.prox
-            solution = solve(local, sub, oracle(problem.loss, samples, rows), steps, context, mean, prox)
+            solution = solve(local, sub, oracle, steps, context, mean, prox)
             if sub.probe is None:
                 return solution
             return solution._replace(gradient=full_gradient(problem.loss, samples, rows)(sub.probe, 0))
@@ -99,10 +119,16 @@ class CompiledClients:
         self.curvature = ClientCurvature(problem, samples, dtype)
 
     def __call__(
-        self, client: int, sub: Subproblem, rng: np.random.Generator, round_: int = 0, probability: float = 1.0
+        self,
+        client: int,
+        sub: Subproblem,
+        rng: np.random.Generator,
+        round_: int = 0,
+        probability: float = 1.0,
+        noise: NormalNoise | None = None,
     ) -> Solution:
         """Solve the subproblem of a client, which takes part with a probability; the result is in NumPy arrays."""
-        return self.solve([SubproblemTask(client, sub, self.draw(client, rng), round_, probability)])[0]
+        return self.solve([SubproblemTask(client, sub, self.draw(client, rng), round_, probability, noise)])[0]
 
     def draw(self, client: int, rng: np.random.Generator) -> Batches | None:
         """Return random batches of a client, None where every step uses all of its rows."""
@@ -140,7 +166,8 @@ class CompiledClients:
         """Return the arguments of a call for one client."""
         start, size, steps = map(np.int32, self._place(task.client))
         samples = self._own_samples(task.client) if self.samples is None else self.samples
-        rows = ClientRows(start, size, *((None, None) if task.batches is None else padded(task.batches)))
+        batch, used = (None, None) if task.batches is None else padded(task.batches)
+        rows = ClientRows(start, size, batch, used, self._noise(task))
         sub, context = tree.map(np.asarray, (self._needed(task.sub), self._context(task)))
         return Arguments(sub.start, samples, sub._replace(start=None), rows, steps, context)
 
@@ -158,7 +185,9 @@ class CompiledClients:
         samples = _stack([self._own_samples(task.client) for task in tasks], places) if self.samples is None else None
         context = _stack([self._context(task) for task in tasks], places)
         batches = [task.batches for task in tasks if task.batches is not None]
-        rows = ClientRows(start, size, *(_padded_together(batches, places) if batches else (None, None)))
+        batch, used = _padded_together(batches, places) if batches else (None, None)
+        noise = None if self.privacy is None else _stack([self._noise(task) for task in tasks], places)
+        rows = ClientRows(start, size, batch, used, noise)
         return Arguments(sub.start, samples, sub._replace(start=None), rows, steps, context)
 
     def _place(self, client: int) -> tuple[int, int, int]:
@@ -169,6 +198,21 @@ class CompiledClients:
 
     def _own_samples(self, client: int) -> Tree:
         return own_samples(self.problem.data, client, self.dtype)
+
+    def _noise(self, task: SubproblemTask) -> Tree:
+        """Return the noise of a client's steps, with steps left over, up to a capacity; None where none is private."""
+        if self.privacy is None:
+            return None
+        assert task.noise is not None, "private steps need a source of noise"
+        steps = self.local.num_steps(int(self.sizes[task.client]))
+        drawn = self.privacy.step_noise(steps, tree.cast(task.sub.start, self.dtype), task.noise)
+
+        def filled(noise: NDArray[Any]) -> NDArray[Any]:
+            more = np.zeros((capacity(steps), *noise.shape[1:]), noise.dtype)
+            more[:steps] = noise
+            return more
+
+        return tree.map(filled, drawn)
 
     def _needed(self, sub: Subproblem) -> Subproblem:
         """Return what the solver needs to know of a subproblem: most have no use for the client's last model."""

@@ -11,7 +11,7 @@ from feddr import tree
 from feddr.algorithms import Roles
 from feddr.engines.shared.compiled_clients import CompiledClients, SubproblemTask
 from feddr.engines.shared.prefetch import BatchPrefetcher
-from feddr.engines.shared.privacy import released
+from feddr.engines.shared.privacy import record_level, released
 from feddr.engines.shared.randomness import noise_rng, upload_draw
 from feddr.engines.shared.state import RunState
 from feddr.local import Solution, Subproblem
@@ -121,8 +121,10 @@ class ClientExecutor:
         k, i, message = task
         state, rules = self.state, self.roles.client(i)
         c = state.clients[i] if i in state.clients else rules.client(self.x0, message)
-        batches = self.prefetcher.take(i, state.updates.get(i, 0))
-        return c, SubproblemTask(i, rules.subproblem(c, message), batches, k, self.probabilities[i])
+        number = state.updates.get(i, 0)
+        batches = self.prefetcher.take(i, number)
+        noise = None if record_level(rules) is None else noise_rng(self.seed, i, number)
+        return c, SubproblemTask(i, rules.subproblem(c, message), batches, k, self.probabilities[i], noise)
 
     def _ahead(self, active: Container[int], upcoming: Callable[[], Iterable[int]]) -> Iterator[Callable[[], None]]:
         """Yield functions that draw the batches of the next round."""

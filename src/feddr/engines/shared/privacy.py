@@ -1,8 +1,8 @@
-"""Privacy in an engine: a site's model is released before the rules see it, and what the rounds cost is counted."""
+"""Privacy in an engine: what the rules see of a site is private before they see it, and what rounds cost is counted."""
 
 import math
 import sys
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from typing import Any
 
 import numpy as np
@@ -10,24 +10,73 @@ import numpy as np
 from feddr.algorithms import Asynchronous, FedAvg
 from feddr.algorithms.algorithm import HasRegulariser
 from feddr.checkpoint import encoding
-from feddr.local import LocalSolver, Solution, Subproblem
-from feddr.privacy import SiteLevel, epsilon_of_models, epsilon_of_uploads
+from feddr.data.tables import WEIGHT
+from feddr.local import SGD, LocalSolver, Optax, Solution, Subproblem
+from feddr.privacy import RecordLevel, SiteLevel, epsilon_of_models, epsilon_of_uploads
 from feddr.privacy.accounting import check_models
 from feddr.privacy.site_level import NormalNoise
 from feddr.sampling import Sampling
 
+Privacy = SiteLevel | RecordLevel
+"""What is hidden: the data of a site, or a record."""
 
-def check_uploads(algorithm: Any) -> SiteLevel | None:
-    """Return the privacy of a method, None without; refuse one whose uploads hold more than the released model."""
+
+def record_level(algorithm: Any) -> RecordLevel | None:
+    """Return the privacy of a method whose local steps are private, None for any other."""
+    privacy = getattr(algorithm, "privacy", None)
+    return privacy if isinstance(privacy, RecordLevel) else None
+
+
+def check_uploads(algorithm: Any) -> Privacy | None:
+    """Return the privacy of a method, None without; refuse one whose uploads hold more than what was released."""
     privacy = getattr(algorithm, "privacy", None)
     if privacy is None:
         return None
-    if not isinstance(privacy, SiteLevel):
-        raise ValueError(f"privacy must be a feddr.privacy.SiteLevel, got {privacy!r}; None for no privacy.")
+    if not isinstance(privacy, Privacy):
+        raise ValueError(
+            f"privacy must be a feddr.privacy.SiteLevel or RecordLevel, got {privacy!r}; None for no privacy."
+        )
     if algorithm.needs_gradient:
-        name = type(algorithm).__name__
-        raise ValueError(f"{name} sends gradients, which SiteLevel does not clip; use FedDR or FedAvg, or no privacy.")
+        name, kind = type(algorithm).__name__, type(privacy).__name__
+        raise ValueError(
+            f"{name} sends gradients, for which {kind} does not account; use FedDR or FedAvg, or no privacy."
+        )
     return privacy
+
+
+def check_local(privacy: Privacy | None, local: LocalSolver) -> None:
+    """Refuse local work that ``RecordLevel`` does not account for.
+
+    Raises
+    ------
+    ValueError
+        Where the solver is not known to use nothing of the data but gradients over shuffled batches, or makes another
+        number of passes.
+    """
+    if not isinstance(privacy, RecordLevel):
+        return
+    if not isinstance(local, SGD | Optax):
+        raise ValueError(f"RecordLevel makes the steps of SGD and Optax private, got {local}; use feddr.local.SGD.")
+    if local.epochs != privacy.epochs:
+        raise ValueError(
+            f"RecordLevel accounts for the passes over the records in an update, epochs={privacy.epochs}, and "
+            f"{type(local).__name__} makes {local.epochs}; give both the same epochs."
+        )
+
+
+def check_samples(privacy: Privacy | None, arrays: Container[str]) -> None:
+    """Refuse samples whose gradients depend on other samples of the site, where single records are to be hidden.
+
+    Parameters
+    ----------
+    arrays
+        The names of what there is of each sample.
+    """
+    if isinstance(privacy, RecordLevel) and WEIGHT in arrays:
+        raise ValueError(
+            f"{WEIGHT} and class_weight are scaled by their sum over a site, so that one record moves the gradients of "
+            "all others, which RecordLevel does not hide; leave them out, or use SiteLevel."
+        )
 
 
 def check(algorithm: Any, problem: HasRegulariser, sampling: Sampling, local: LocalSolver) -> None:
@@ -42,6 +91,9 @@ def check(algorithm: Any, problem: HasRegulariser, sampling: Sampling, local: Lo
     privacy, name = check_uploads(algorithm), type(algorithm).__name__
     if privacy is None:
         return
+    check_local(privacy, local)
+    with_data: Any = problem
+    check_samples(privacy, with_data.data.train.samples)
     if local.certified and "auto" in (getattr(algorithm, "eta", None), getattr(algorithm, "alpha", None)):
         raise ValueError(
             f'With {type(local).__name__} "auto" looks at the curvature of the data, which nothing hides; give {name} '
@@ -60,7 +112,8 @@ def check(algorithm: Any, problem: HasRegulariser, sampling: Sampling, local: Lo
 def released(rules: Any, local: LocalSolver, sub: Subproblem, solution: Solution, rng: NormalNoise) -> Solution:
     """Return what the rules of a private method see of a solution: the released model, and nothing else of the data.
 
-    Errors, curvatures and the steps of a solver that stops by itself depend on the data, too, and are left out.
+    Errors, curvatures and the steps of a solver that stops by itself depend on the data, too, and are left out. With
+    ``RecordLevel`` each step was private, and so is the model that they have led to.
 
     Parameters
     ----------
@@ -69,12 +122,15 @@ def released(rules: Any, local: LocalSolver, sub: Subproblem, solution: Solution
     rng
         Where the noise comes from.
     """
-    steps = 0 if local.certified else solution.steps
-    return Solution(rules.privacy.release(solution.x, sub.start, rng), steps, math.nan, draw=solution.draw)
+    fixed = not local.certified
+    steps, length = (solution.steps, solution.length) if fixed else (0, None)
+    privacy: Privacy = rules.privacy
+    x = solution.x if isinstance(privacy, RecordLevel) else privacy.release(solution.x, sub.start, rng)
+    return Solution(x, steps, math.nan, length=length, draw=solution.draw)
 
 
 class PrivacySpent:
-    """Counts releases in rounds, and says what they cost and whether the next round is within the budget.
+    """Counts private updates in rounds, and says what they cost and whether the next round is within the budget.
 
     A client counts when it is asked, whether its upload arrives or not: somebody may have seen it.
 
@@ -86,7 +142,7 @@ class PrivacySpent:
         Who takes part, and the weights v_i of the mean, where the adversary sees the models alone.
     """
 
-    def __init__(self, privacy: SiteLevel | None, sampling: Sampling, weights: Any) -> None:
+    def __init__(self, privacy: Privacy | None, sampling: Sampling, weights: Any) -> None:
         self.privacy, self.sampling, self.weights = privacy, sampling, weights
         self.releases: dict[int, int] = {}
         self.rounds = 0
@@ -141,4 +197,4 @@ class PrivacySpent:
         noise, delta = self.privacy.noise, self.privacy.delta
         if self.privacy.sees == "models":
             return epsilon_of_models(noise, delta, rounds, self.sampling, self.weights)
-        return epsilon_of_uploads(noise, delta, releases)
+        return epsilon_of_uploads(noise, delta, releases * self.privacy.releases)

@@ -18,6 +18,7 @@ from feddr.engines.shared.evaluation import Evaluator
 from feddr.engines.shared.executor import ClientExecutor, ClientTask, ClientUpdate
 from feddr.engines.shared.options import EngineOptions
 from feddr.engines.shared.pieces import Layout
+from feddr.engines.shared.privacy import record_level
 from feddr.engines.shared.server import ServerRun
 from feddr.engines.shared.shards import ROOT, TreeNode, Vector, fold, shard_of
 from feddr.engines.shared.state import RunState
@@ -73,7 +74,8 @@ class Run(ServerRun):
         )
         super().__init__(problem, algorithm, local, options, self.evaluator, state)
         samples = self.evaluator.samples if problem.data.on_demand is None else None
-        self.clients = CompiledClients(problem, samples, local, self.dtype, algorithm.needs_gradient)
+        privacy = record_level(algorithm)
+        self.clients = CompiledClients(problem, samples, local, self.dtype, algorithm.needs_gradient, privacy=privacy)
         probabilities = options.sampling.probabilities(problem.data.num_clients)
         self.executor = ClientExecutor(self.roles, self.clients, self.state, self.x0, probabilities, options.seed, pool)
         self._upload_bytes = 0

@@ -18,7 +18,7 @@ from feddr.engines.shared.options import EngineOptions
 from feddr.engines.shared.pieces import Layout, Part, RowRange, division
 from feddr.engines.shared.plain_clients import PlainClients
 from feddr.engines.shared.plain_evaluation import PlainEvaluator
-from feddr.engines.shared.privacy import released
+from feddr.engines.shared.privacy import record_level, released
 from feddr.engines.shared.randomness import client_rng, noise_rng, upload_draw
 from feddr.engines.shared.run import Run
 from feddr.engines.shared.shards import TreeNode, Vector
@@ -55,7 +55,8 @@ class PlainExecutor:
     """Executes the tasks of clients one after the other."""
 
     def __init__(self, run: PlainRun) -> None:
-        self.run, self.solve = run, PlainClients(run.problem, run.local, run.dtype)
+        self.run = run
+        self.solve = PlainClients(run.problem, run.local, run.dtype, record_level(run.algorithm))
         self.probabilities = run.options.sampling.probabilities(run.problem.data.num_clients)
 
     def execute(self, tasks: Sequence[ClientTask], upcoming: Callable[[], Iterable[int]] = tuple) -> list[ClientUpdate]:
@@ -68,11 +69,12 @@ class PlainExecutor:
         state, rules, seed = self.run.state, self.run.roles.client(i), self.run.options.seed
         c = state.clients[i] if i in state.clients else rules.client(self.run.x0, message)
         sub, number = rules.subproblem(c, message), state.updates.get(i, 0)
-        solution = self.solve(i, sub, client_rng(seed, i, number), k, self.probabilities[i])
+        noise = noise_rng(seed, i, number)
+        solution = self.solve(i, sub, client_rng(seed, i, number), k, self.probabilities[i], noise)
         solution = solution._replace(draw=upload_draw(seed, i, number))
         seen = solution
         if getattr(rules, "privacy", None) is not None:
-            seen = released(rules, self.run.local, sub, solution, noise_rng(seed, i, number))
+            seen = released(rules, self.run.local, sub, solution, noise)
         after, upload = rules.finish(c, message, sub, seen)
         return ClientUpdate(after, upload, solution)
 
