@@ -159,7 +159,7 @@ class SecureLedger(Ledger):
         self.members = {int(client): counted for client, counted in secure["members"].items()}
         self.enrolment, self.last_serial = secure["enrolment"], secure["serial"]
         self.identities = {int(client): bytes.fromhex(key) for client, key in secure["identities"].items()}
-        self.spending = {int(client): spent for client, spent in secure["spending"].items()}
+        self.spending = {int(client): spent for client, spent in secure.get("spending", {}).items()}
         super().load(serial, record._replace(arrays=arrays))
 
 
