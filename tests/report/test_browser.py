@@ -91,7 +91,10 @@ def test_names_of_clients_and_few_bytes_are_shown_whole(opened: Opened, tmp_path
         " return fillText.call(this, text, ...rest); } }"
     )
     page.set_viewport_size({"width": 900, "height": 800})
-    page.wait_for_function("texts.includes('samples')")
+    page.evaluate(  # the page's policy lets nothing evaluate a condition in the course of time, so that it waits itself
+        "new Promise((done) => { const look = () => (texts.includes('samples') ? done() : requestAnimationFrame(look));"
+        " look(); })"
+    )
     assert {"WWWMMMMM", "client 1", "client 2", "client 3"} <= set(page.evaluate("texts"))
     assert "80 kB" in page.locator(".tile dd").all_inner_texts()
     assert page.evaluate("[...document.querySelectorAll('.tile dd')].every((n) => n.scrollWidth <= n.clientWidth)")
