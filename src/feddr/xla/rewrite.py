@@ -194,13 +194,13 @@ def _convolution(equation: Any, x: jax.Array, weight: jax.Array) -> jax.Array | 
 
 def _largest(equation: Any, x: jax.Array) -> jax.Array | None:
     return (
-        convolution.pooling(x, equation.params, largest=True) if convolution.is_apart(x, equation.params) else None
+        convolution.pooling(x, equation.params, is_largest=True) if convolution.is_apart(x, equation.params) else None
     )
 
 
 def _sum(equation: Any, x: jax.Array) -> jax.Array | None:
     return (
-        convolution.pooling(x, equation.params, largest=False) if convolution.is_apart(x, equation.params) else None
+        convolution.pooling(x, equation.params, is_largest=False) if convolution.is_apart(x, equation.params) else None
     )
 
 
