@@ -2,6 +2,7 @@
 
 Within a loop XLA computes a convolution on a CPU ten times slower than outside of one, and its gradients above all
 (docs/PERFORMANCE.md). These are the same sums, made of slices and products, and JAX differentiates them as such.
+Where channels are many, ``winograd`` needs fewer multiplications.
 """
 
 import functools
@@ -14,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from feddr.xla import winograd
 from feddr.xla.dense import dense, in_memory
 
 MOST_TAPS = 64
@@ -60,6 +62,8 @@ def convolution(x: jax.Array, weight: jax.Array, settings: dict[str, Any]) -> ja
     steps = list(zip(settings["window_strides"], settings["rhs_dilation"], counts, strict=True))
     if groups > 1 and weight.shape[-2] == 1:
         product = _by_tap(x, weight, steps)
+    elif groups == 1 and all(step[:2] == (1, 1) for step in steps) and winograd.pays(x, weight):
+        product = winograd.filtered(x, weight)
     else:
         *rows, channels = x.shape
         columns = _columns(x.reshape(*rows, groups, channels // groups), steps)
