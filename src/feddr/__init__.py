@@ -8,7 +8,7 @@ modules are listed in docs/ARCHITECTURE.md.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.5.0"
+__version__ = "0.6.0"
 
 if TYPE_CHECKING:
     from feddr import (

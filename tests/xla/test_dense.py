@@ -25,12 +25,24 @@ SHAPES = [
 ]
 
 
+def by_output(x: jax.Array, weight: jax.Array) -> jax.Array:
+    return dense(x, weight, True)
+
+
+def plain_by_output(x: jax.Array, weight: jax.Array) -> jax.Array:
+    return x @ weight.T
+
+
 @pytest.mark.parametrize(("rows", "inputs", "outputs"), SHAPES)
-def test_value_gradients_and_hessian_are_those_of_the_product(rows: int, inputs: int, outputs: int) -> None:
+@pytest.mark.parametrize(("layer", "product"), [(dense, plain), (by_output, plain_by_output)])
+def test_value_gradients_and_hessian_are_those_of_the_product(
+    rows: int, inputs: int, outputs: int, layer: Callable[..., jax.Array], product: Callable[..., jax.Array]
+) -> None:
     rng = np.random.default_rng(rows)
+    shape = (inputs, outputs) if product is plain else (outputs, inputs)
     with jax.enable_x64(True):
-        x, weight = jnp.asarray(rng.normal(size=(rows, inputs))), jnp.asarray(rng.normal(size=(inputs, outputs)))
-        v = jnp.asarray(rng.normal(size=(inputs, outputs)))
+        x, weight = jnp.asarray(rng.normal(size=(rows, inputs))), jnp.asarray(rng.normal(size=shape))
+        v = jnp.asarray(rng.normal(size=shape))
 
         def derivatives(layer: Callable[[jax.Array, jax.Array], jax.Array]) -> list[jax.Array]:
             def value(x: jax.Array, weight: jax.Array) -> jax.Array:
@@ -43,7 +55,7 @@ def test_value_gradients_and_hessian_are_those_of_the_product(rows: int, inputs:
 
             return jax.jit(all_of_them)(x, weight)
 
-        for ours, theirs in zip(derivatives(dense), derivatives(plain), strict=True):
+        for ours, theirs in zip(derivatives(layer), derivatives(product), strict=True):
             np.testing.assert_allclose(ours, theirs, rtol=1e-11, atol=1e-11)
 
 
@@ -60,7 +72,7 @@ def test_clients_side_by_side() -> None:
             np.testing.assert_allclose(together[i], gradient(x[i], weight[i]), rtol=1e-12)
 
 
-def test_the_gradient_of_an_activation_is_computed_once_and_not_for_each_weight(
+def test_the_gradient_of_an_activation_is_in_memory_once_and_not_for_each_weight(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The compiled code of the new weight, the one computation of that shape, compares nothing with zero."""
@@ -77,7 +89,7 @@ def test_the_gradient_of_an_activation_is_computed_once_and_not_for_each_weight(
         return any("compare(" in body for body in bodies)
 
     assert not compares()
-    monkeypatch.setattr("feddr.xla.dense._computed", lambda d: d)
+    monkeypatch.setattr("feddr.xla.dense.in_memory", lambda d: d)
     assert compares()
 
 

@@ -167,6 +167,17 @@ def test_products_with_a_weight(product: str, rows: int) -> None:
     assert "custom_vjp_call" in operations(rewrite.faster(function), normal(*x), normal(*weight))
 
 
+def test_the_gradient_in_a_weight_with_a_row_for_each_output_is_not_transposed() -> None:
+    """Transposed at the end, it would be fused with the update of the weight in the wrong order, which is slow."""
+
+    def value(weight: Any, x: Any) -> Any:
+        return rewrite.faster(lambda x, weight: jnp.einsum("ri,oi->ro", x, weight))(x, weight).sum()
+
+    jaxpr = jax.make_jaxpr(jax.grad(value))(np.ones((9, 6)), np.ones((5, 6))).jaxpr
+    (last,) = (equation for equation in jaxpr.eqns if jaxpr.outvars[0] in equation.outvars)
+    assert last.primitive.name != "transpose"
+
+
 @pytest.mark.parametrize("mode", ["clip", "fill", "promise_in_bounds"])
 @pytest.mark.parametrize("shape", [(5,), (3, 4), (2, 1, 3)])
 def test_lookups(mode: Any, shape: tuple[int, ...]) -> None:

@@ -15,6 +15,7 @@ import numpy as np
 from feddr.models import initial
 from feddr.models.model import Model, check_parameters, check_sizes
 from feddr.tree import Tree
+from feddr.xla.convolution import largest
 from feddr.xla.dense import dense
 
 EPSILON = 1e-5
@@ -212,7 +213,7 @@ def _max_pool(x: jax.Array) -> jax.Array:
     """Return the largest entries of windows of 2x2; an odd last row or column is left out."""
     n, height, width, channels = x.shape
     windows = x[:, : height // 2 * 2, : width // 2 * 2].reshape(n, height // 2, 2, width // 2, 2, channels)
-    return windows.max(axis=(2, 4))
+    return largest(windows, (2, 4))
 
 
 def _group_norm(x: jax.Array, groups: int) -> jax.Array:

@@ -2,17 +2,21 @@
 
 Within a loop XLA computes a convolution on a CPU ten times slower than outside of one, and its gradients above all
 (docs/PERFORMANCE.md). These are the same sums, made of slices and products, and JAX differentiates them as such.
+Where channels are many, ``winograd`` needs fewer multiplications.
 """
 
+import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
-from feddr.xla.dense import dense
+from feddr.xla import winograd
+from feddr.xla.dense import dense, in_memory
 
 MOST_TAPS = 64
 """Taps of a kernel, or entries of a pooling window, each of which costs the compiler some time."""
@@ -58,6 +62,8 @@ def convolution(x: jax.Array, weight: jax.Array, settings: dict[str, Any]) -> ja
     steps = list(zip(settings["window_strides"], settings["rhs_dilation"], counts, strict=True))
     if groups > 1 and weight.shape[-2] == 1:
         product = _by_tap(x, weight, steps)
+    elif groups == 1 and all(step[:2] == (1, 1) for step in steps) and winograd.pays(x, weight):
+        product = winograd.filtered(x, weight)
     else:
         *rows, channels = x.shape
         columns = _columns(x.reshape(*rows, groups, channels // groups), steps)
@@ -138,26 +144,64 @@ def is_apart(x: Any, settings: dict[str, Any]) -> bool:
     )
 
 
-def pooling(x: jax.Array, settings: dict[str, Any], largest: bool) -> jax.Array:
+def pooling(x: jax.Array, settings: dict[str, Any], is_largest: bool) -> jax.Array:
     """Return the largest entry, or the sum, of each window; windows lie side by side.
 
     The gradient of a largest entry belongs to the first of equal ones, as in XLA.
     """
-    window = settings["window_dimensions"]
-    nothing = jnp.asarray(-jnp.inf if largest else 0, x.dtype)
-    x = lax.pad(x, nothing, [(low, high, 0) for low, high in settings["padding"]])
+    window, padding = settings["window_dimensions"], settings["padding"]
+    order = sorted(range(x.ndim), key=lambda axis: axis > 0 and window[axis] == 1)
+    if order != list(range(x.ndim)):  # contiguous entries are then those of different windows
+        inner = {"window_dimensions": [window[i] for i in order], "padding": [padding[i] for i in order]}
+        return jnp.transpose(pooling(jnp.transpose(x, order), inner, is_largest), np.argsort(order).tolist())
+    nothing = jnp.asarray(-jnp.inf if is_largest else 0, x.dtype)
+    x = lax.pad(x, nothing, [(low, high, 0) for low, high in padding])
     counts = [size // wide for size, wide in zip(x.shape, window, strict=True)]
     x = x[tuple(slice(count * wide) for count, wide in zip(counts, window, strict=True))]
     x = x.reshape([size for pair in zip(counts, window, strict=True) for size in pair])
+    axes = tuple(range(1, x.ndim, 2))
+    return largest(x, axes) if is_largest else x.sum(axes)
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(1,))
+def largest(x: jax.Array, axes: tuple[int, ...]) -> jax.Array:
+    """Return ``x.max(axes)`` for axes of few entries; the gradient belongs to the first of equal ones.
+
+    JAX would write the gradient of each entry of a window to an array of its own, with gaps, and add these. Here it is
+    one pass over x, which asks of each entry whether it is the one that was chosen.
+
+    Examples
+    --------
+    >>> x = jnp.array([[1.0, 3.0, 3.0], [5.0, 2.0, 4.0]])
+    >>> jax.grad(lambda x: largest(x, (1,)).sum())(x).tolist()
+    [[0.0, 1.0, 0.0], [1.0, 0.0, 0.0]]
+    """
+    return _chosen(x, axes)[0]
+
+
+def _chosen(x: jax.Array, axes: tuple[int, ...]) -> tuple[jax.Array, jax.Array]:
+    """Return the largest entry of each window, and its number in the window."""
     entries = [x]
-    for axis in range(len(window)):  # an axis of the windows is taken out, which is then the next one's place
-        entries = [lax.index_in_dim(each, i, axis + 1, keepdims=False) for each in entries for i in range(window[axis])]
-    choose: Callable[[jax.Array, jax.Array], jax.Array] = _first_largest if largest else jnp.add
-    pooled = entries[0]
-    for entry in entries[1:]:
-        pooled = choose(pooled, entry)
-    return pooled
+    for axis in sorted(axes, reverse=True):
+        entries = [lax.index_in_dim(e, i, axis, keepdims=False) for i in range(x.shape[axis]) for e in entries]
+    chosen, number = entries[0], jnp.zeros(entries[0].shape, jnp.int32)
+    for i, entry in enumerate(entries[1:], 1):
+        stays = (chosen >= entry) | (chosen != chosen)  # a NaN stays one
+        chosen, number = jnp.where(stays, chosen, entry), jnp.where(stays, number, i)
+    return chosen, number
 
 
-def _first_largest(a: jax.Array, b: jax.Array) -> jax.Array:
-    return jnp.where((a >= b) | (a != a), a, b)  # a NaN stays one
+def _largest_forward(x: jax.Array, axes: tuple[int, ...]) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
+    chosen, number = _chosen(x, axes)
+    window = [size if axis in axes else 1 for axis, size in enumerate(x.shape)]
+    numbers = jnp.arange(math.prod(window), dtype=jnp.int32).reshape(window)
+    return in_memory(chosen), (in_memory(number), numbers)
+
+
+def _largest_backward(axes: tuple[int, ...], saved: tuple[jax.Array, jax.Array], d: jax.Array) -> tuple[jax.Array]:
+    number, numbers = saved
+    own = jnp.expand_dims(number, axes) == numbers
+    return (jnp.where(own, jnp.expand_dims(d, axes), 0),)
+
+
+largest.defvjp(_largest_forward, _largest_backward)

@@ -193,11 +193,15 @@ def _convolution(equation: Any, x: jax.Array, weight: jax.Array) -> jax.Array | 
 
 
 def _largest(equation: Any, x: jax.Array) -> jax.Array | None:
-    return convolution.pooling(x, equation.params, largest=True) if convolution.is_apart(x, equation.params) else None
+    return (
+        convolution.pooling(x, equation.params, is_largest=True) if convolution.is_apart(x, equation.params) else None
+    )
 
 
 def _sum(equation: Any, x: jax.Array) -> jax.Array | None:
-    return convolution.pooling(x, equation.params, largest=False) if convolution.is_apart(x, equation.params) else None
+    return (
+        convolution.pooling(x, equation.params, is_largest=False) if convolution.is_apart(x, equation.params) else None
+    )
 
 
 def _product(equation: Any, a: jax.Array, b: jax.Array) -> jax.Array | None:
@@ -210,8 +214,16 @@ def _product(equation: Any, a: jax.Array, b: jax.Array) -> jax.Array | None:
         return None
     rows, columns = jnp.moveaxis(a, over_a[0], -1), jnp.moveaxis(b, over_b[0], -1)
     a2, b2 = rows.reshape(-1, rows.shape[-1]), columns.reshape(-1, columns.shape[-1])
-    product = dense(a2, b2.T) if len(a2) <= len(b2) else dense(b2, a2.T).T
+    if len(a2) <= len(b2):
+        product = _by_weight(a2, b2, b.ndim == 2 and over_b[0] == 1)
+    else:
+        product = _by_weight(b2, a2, a.ndim == 2 and over_a[0] == 1).T
     return product.reshape(out.aval.shape)
+
+
+def _by_weight(rows: jax.Array, columns: jax.Array, by_output: bool) -> jax.Array:
+    """Return rows @ columns^T, where the weight is stored with a row for each output, or with a column for each."""
+    return dense(rows, columns, True) if by_output else dense(rows, columns.T)
 
 
 def _lookup(equation: Any, table: jax.Array, rows: jax.Array) -> jax.Array | None:
