@@ -76,7 +76,7 @@ REFUSALS: list[tuple[dict[str, Any], str]] = [
     ({"g": {"name": "L1", "strength": 1, "mask": True}}, "g.mask is not a setting of L1; it has strength, leave."),
     ({"g": {"name": "L1", "strength": 1, "leave": "bias"}}, 'g.leave must be a list of strings, got "bias".'),
     ({"model": {"name": "linear", "num_features": 60}}, "Labels must be whole numbers from 0 to 1, train client 0"),
-    ({"model": {"name": "softmax", "num_features": 50, "num_classes": 10}}, "model softmax takes 50 features, the samples have"),
+    ({"model": {"name": "softmax", "num_features": 50, "num_classes": 10}}, "model softmax takes 50 features, the"),
     ({"name": "../up"}, 'name must be a plain name for a folder, got "../up".'),
     ({"name": ".."}, 'name must be a plain name for a folder, got "..".'),
     ({"name": ""}, 'name must be a plain name for a folder, got "".'),
